@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 
 /// The maximum number of comparisons for matching the elements of two lists. Above it, they are matched by index.
-const COMPARISONS: usize = 1 << 18;
+const COMPARISONS_MAX: usize = 1 << 18;
 
 /// Repeats a change on another object. The change is the difference between `before` and `after`, and is applied to
 /// `original`. Returns the result.
@@ -17,29 +17,29 @@ const COMPARISONS: usize = 1 << 18;
 /// missing in it, and others may have got defaults. A value that is equal in `before` and `after` keeps the form that
 /// it has in `original`.
 pub(crate) fn rebase(original: &Value, before: &Value, after: Value) -> Result<Value, Error> {
-    value(original, before, after, &mut PointerBuf::new())
+    merge_value(original, before, after, &mut PointerBuf::new())
 }
 
-fn value(original: &Value, before: &Value, after: Value, at: &mut PointerBuf) -> Result<Value, Error> {
+fn merge_value(original: &Value, before: &Value, after: Value, at: &mut PointerBuf) -> Result<Value, Error> {
     if *before == after {
         return Ok(original.clone());
     }
     match (original, before, after) {
         (Value::Object(original), Value::Object(before), Value::Object(after)) => {
-            object(original, before, after, at).map(Value::Object)
+            merge_object(original, before, after, at).map(Value::Object)
         }
         (Value::Array(original), Value::Array(before), Value::Array(after)) => {
-            array(original, before, after, at).map(Value::Array)
+            merge_array(original, before, after, at).map(Value::Array)
         }
         (_, _, after) => Ok(after),
     }
 }
 
-fn object(
+fn merge_object(
     original: &Map<String, Value>,
     before: &Map<String, Value>,
     after: Map<String, Value>,
-    at: &mut PointerBuf,
+    path: &mut PointerBuf,
 ) -> Result<Map<String, Value>, Error> {
     let mut merged = original.clone();
     for key in before.keys() {
@@ -57,9 +57,9 @@ fn object(
         }
         let changed = match original.get(&key) {
             Some(original) => {
-                at.push_back(&key);
-                let changed = value(original, old, new, at)?;
-                at.pop_back();
+                path.push_back(&key);
+                let changed = merge_value(original, old, new, path)?;
+                path.pop_back();
                 changed
             }
             None => new,
@@ -69,7 +69,12 @@ fn object(
     Ok(merged)
 }
 
-fn array(original: &[Value], before: &[Value], after: Vec<Value>, at: &mut PointerBuf) -> Result<Vec<Value>, Error> {
+fn merge_array(
+    original: &[Value],
+    before: &[Value],
+    after: Vec<Value>,
+    at: &mut PointerBuf,
+) -> Result<Vec<Value>, Error> {
     if original.len() != before.len() {
         return Err(Error::ListNotKept {
             pointer: at.clone(),
@@ -77,13 +82,13 @@ fn array(original: &[Value], before: &[Value], after: Vec<Value>, at: &mut Point
             read: before.len(),
         });
     }
-    let sources = pair(before, &after);
+    let sources = match_elements(before, &after);
     let mut merged = Vec::with_capacity(after.len());
     for (new, source) in after.into_iter().zip(sources) {
         let element = match source.and_then(|index| Some((index, original.get(index)?, before.get(index)?))) {
             Some((index, original, before)) => {
                 at.push_back(index);
-                let element = value(original, before, new, at)?;
+                let element = merge_value(original, before, new, at)?;
                 at.pop_back();
                 element
             }
@@ -95,19 +100,22 @@ fn array(original: &[Value], before: &[Value], after: Vec<Value>, at: &mut Point
 }
 
 /// Returns for each element of `after` the index of its original in `before`; `None` for a new element.
-fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
-    if let (Some(before), Some(after)) = (names(before), names(after)) {
+fn match_elements(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
+    if let (Some(before), Some(after)) = (unique_names(before), unique_names(after)) {
         return after
             .iter()
             .map(|name| before.iter().position(|other| other == name))
             .collect();
     }
     let mut sources = vec![None; after.len()];
-    // `common` returns the elements that did not change. Between two of them, there may be as many elements before the
-    // change as after it. Then these elements were changed in place.
+    // `common_elements` returns the elements that did not change. Between two of them, there may be as many elements
+    // before the change as after it. Then these elements were changed in place.
     let mut from = 0;
     let mut to = 0;
-    for (old, new) in common(before, after).into_iter().chain([(before.len(), after.len())]) {
+    for (old, new) in common_elements(before, after)
+        .into_iter()
+        .chain([(before.len(), after.len())])
+    {
         if old - from == new - to {
             for (offset, source) in sources.iter_mut().skip(to).take(new - to).enumerate() {
                 *source = Some(from + offset);
@@ -122,7 +130,7 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
 }
 
 /// Returns the names of the elements of a list, if all are objects with a unique name.
-fn names(list: &[Value]) -> Option<Vec<&str>> {
+fn unique_names(list: &[Value]) -> Option<Vec<&str>> {
     let names: Vec<&str> = list
         .iter()
         .map(|element| element.get("name")?.as_str())
@@ -132,9 +140,9 @@ fn names(list: &[Value]) -> Option<Vec<&str>> {
 }
 
 /// Returns a longest common subsequence of two lists, as pairs of indexes in ascending order.
-fn common(before: &[Value], after: &[Value]) -> Vec<(usize, usize)> {
+fn common_elements(before: &[Value], after: &[Value]) -> Vec<(usize, usize)> {
     let width = after.len() + 1;
-    if before.len().saturating_mul(width) > COMPARISONS {
+    if before.len().saturating_mul(width) > COMPARISONS_MAX {
         return (0..before.len().min(after.len()))
             .filter(|&i| before.get(i) == after.get(i))
             .map(|i| (i, i))

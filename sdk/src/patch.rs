@@ -50,7 +50,7 @@ impl Patch {
     /// # Errors
     /// Fails if the value cannot be serialized as JSON, such as a map whose keys are not strings.
     pub fn add(&mut self, path: impl AsRef<Pointer>, value: &(impl Serialize + ?Sized)) -> Result<&mut Self, Error> {
-        self.with_value("add", path.as_ref(), value)
+        self.push_operation("add", path.as_ref(), value)
     }
 
     /// Replaces the value at a path. The value must exist.
@@ -62,7 +62,7 @@ impl Patch {
         path: impl AsRef<Pointer>,
         value: &(impl Serialize + ?Sized),
     ) -> Result<&mut Self, Error> {
-        self.with_value("replace", path.as_ref(), value)
+        self.push_operation("replace", path.as_ref(), value)
     }
 
     /// Makes the whole patch fail unless the value at the path is equal to this one.
@@ -70,36 +70,36 @@ impl Patch {
     /// # Errors
     /// Fails if the value cannot be serialized as JSON.
     pub fn test(&mut self, path: impl AsRef<Pointer>, value: &(impl Serialize + ?Sized)) -> Result<&mut Self, Error> {
-        self.with_value("test", path.as_ref(), value)
+        self.push_operation("test", path.as_ref(), value)
     }
 
     /// Removes the value at a path. The value must exist.
     pub fn remove(&mut self, path: impl AsRef<Pointer>) -> &mut Self {
-        self.begin("remove", path.as_ref());
+        self.begin_operation("remove", path.as_ref());
         self.text.push('}');
         self
     }
 
     /// Moves a value from one path to another.
     pub fn move_to(&mut self, from: impl AsRef<Pointer>, path: impl AsRef<Pointer>) -> &mut Self {
-        self.with_source("move", from.as_ref(), path.as_ref())
+        self.push_operation_with_source("move", from.as_ref(), path.as_ref())
     }
 
     /// Copies the value at one path to another.
     pub fn copy_to(&mut self, from: impl AsRef<Pointer>, path: impl AsRef<Pointer>) -> &mut Self {
-        self.with_source("copy", from.as_ref(), path.as_ref())
+        self.push_operation_with_source("copy", from.as_ref(), path.as_ref())
     }
 
     /// Creates an empty object at a path unless there is one. `exists` says whether the request's object has an object
     /// at this path (`null` does not count). Calling this method again for the same path does nothing.
     pub fn ensure_object(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
-        self.ensure(path.as_ref(), exists, "{}")
+        self.ensure_value(path.as_ref(), exists, "{}")
     }
 
     /// Creates an empty list at a path unless there is one. `exists` says whether the request's object has a list at
     /// this path, as for [`Patch::ensure_object`].
     pub fn ensure_array(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
-        self.ensure(path.as_ref(), exists, "[]")
+        self.ensure_value(path.as_ref(), exists, "[]")
     }
 
     /// Returns the JSON text of the patch, `[]` if it is empty.
@@ -111,9 +111,9 @@ impl Patch {
         self.text
     }
 
-    fn ensure(&mut self, path: &Pointer, exists: bool, empty: &str) -> &mut Self {
+    fn ensure_value(&mut self, path: &Pointer, exists: bool, empty: &str) -> &mut Self {
         if !exists && !self.created_paths.iter().any(|created_path| created_path == path) {
-            self.begin("add", path);
+            self.begin_operation("add", path);
             self.text.push_str(",\"value\":");
             self.text.push_str(empty);
             self.text.push('}');
@@ -122,7 +122,7 @@ impl Patch {
         self
     }
 
-    fn with_value(
+    fn push_operation(
         &mut self,
         operation: &str,
         path: &Pointer,
@@ -133,22 +133,22 @@ impl Patch {
             pointer: path.to_owned(),
             source,
         })?;
-        self.begin(operation, path);
+        self.begin_operation(operation, path);
         self.text.push_str(",\"value\":");
         self.text.push_str(&value);
         self.text.push('}');
         Ok(self)
     }
 
-    fn with_source(&mut self, operation: &str, from: &Pointer, path: &Pointer) -> &mut Self {
-        self.begin(operation, path);
+    fn push_operation_with_source(&mut self, operation: &str, from: &Pointer, path: &Pointer) -> &mut Self {
+        self.begin_operation(operation, path);
         self.text.push_str(",\"from\":");
         push_string(&mut self.text, from.as_str());
         self.text.push('}');
         self
     }
 
-    fn begin(&mut self, operation: &str, path: &Pointer) {
+    fn begin_operation(&mut self, operation: &str, path: &Pointer) {
         self.text.push(if self.text.is_empty() { '[' } else { ',' });
         self.text.push_str("{\"op\":\"");
         self.text.push_str(operation);

@@ -129,14 +129,14 @@ mod tests {
         }
     }
 
-    fn contract(object: &str) -> types::Request {
+    fn contract_request(object: &str) -> types::Request {
         crate::testing::create(object).build().contract_mut().clone()
     }
 
     #[test]
     fn admit_before_configure_and_a_second_configure_are_errors() {
         let plugin = Configured::<FirstKindPlugin>::new();
-        let early_answer = plugin.admit(contract("{}"));
+        let early_answer = plugin.admit(contract_request("{}"));
         assert!(early_answer.is_err_and(|message| message.contains("before `configure`")));
         assert!(plugin.configure("{}").is_ok());
         let twice = plugin.configure("{}").expect_err("it is configured already");
@@ -147,7 +147,7 @@ mod tests {
     fn configure_warms_up_the_plugin_with_a_sample() {
         let plugin = Configured::<FirstKindPlugin>::new();
         plugin.configure("{}").expect("no settings are right");
-        let failure = plugin.admit(contract(r#"{"kind":"Other"}"#));
+        let failure = plugin.admit(contract_request(r#"{"kind":"Other"}"#));
         assert_eq!(failure.expect_err("it always fails"), "Pod");
     }
 }

@@ -70,7 +70,7 @@ impl<'de> ReaderCursor<'de> {
         bytes.get(self.position).copied()
     }
 
-    fn pass(&mut self, expected: u8) -> Result<(), SlowPath> {
+    fn skip_byte(&mut self, expected: u8) -> Result<(), SlowPath> {
         if self.next_byte() != Some(expected) {
             return Err(SlowPath);
         }
@@ -78,12 +78,12 @@ impl<'de> ReaderCursor<'de> {
         Ok(())
     }
 
-    fn value(&mut self) -> Result<&'de str, SlowPath> {
+    fn take_value(&mut self) -> Result<&'de str, SlowPath> {
         let first = self.next_byte().ok_or(SlowPath)?;
         let start = self.position;
         match first {
             b'"' => self.position = string_end(self.text.as_bytes(), start + 1)?.0,
-            b'{' | b'[' => self.pass_nested()?,
+            b'{' | b'[' => self.skip_nested()?,
             _ => {
                 let rest = self.text.as_bytes().get(start..).ok_or(SlowPath)?;
                 let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
@@ -94,7 +94,7 @@ impl<'de> ReaderCursor<'de> {
     }
 
     /// Moves past an object or a list, however deep it is.
-    fn pass_nested(&mut self) -> Result<(), SlowPath> {
+    fn skip_nested(&mut self) -> Result<(), SlowPath> {
         let bytes = self.text.as_bytes();
         let mut position = self.position;
         let mut depth = 0_usize;
@@ -113,7 +113,7 @@ impl<'de> ReaderCursor<'de> {
         Ok(())
     }
 
-    fn string(&mut self) -> Result<Cow<'de, str>, SlowPath> {
+    fn take_string(&mut self) -> Result<Cow<'de, str>, SlowPath> {
         if self.next_byte() != Some(b'"') {
             return Err(SlowPath);
         }
@@ -128,28 +128,28 @@ impl<'de> ReaderCursor<'de> {
         content.map(Cow::Borrowed).ok_or(SlowPath)
     }
 
-    fn parser(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'de>>, SlowPath> {
-        self.value().map(serde_json::Deserializer::from_str)
+    fn value_parser(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'de>>, SlowPath> {
+        self.take_value().map(serde_json::Deserializer::from_str)
     }
 
-    fn nested<T>(
+    fn read_nested<T>(
         &mut self,
         [open, close]: [u8; 2],
         read_items: impl FnOnce(&mut Items<'_, 'de>) -> Result<T, SlowPath>,
     ) -> Result<T, SlowPath> {
-        self.pass(open)?;
+        self.skip_byte(open)?;
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(SlowPath);
         }
         let mut items = Items {
             cursor: self,
-            close,
+            closing_bracket: close,
             is_first: true,
         };
         let value = read_items(&mut items)?;
         self.depth -= 1;
-        self.pass(close).map(|()| value)
+        self.skip_byte(close).map(|()| value)
     }
 }
 
@@ -162,8 +162,8 @@ impl<'de> ReaderCursor<'de> {
 #[inline]
 fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), SlowPath> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
-    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    const HIGH_BITS: u64 = u64::from_le_bytes([0x80; 8]);
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH_BITS;
     let mut has_escapes = false;
     loop {
         if let Some(word) = bytes.get(position..).and_then(<[u8]>::first_chunk::<8>) {
@@ -190,24 +190,24 @@ impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
     type Error = SlowPath;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
-        self.parser()?.deserialize_any(visitor).map_err(|_| SlowPath)
+        self.value_parser()?.deserialize_any(visitor).map_err(|_| SlowPath)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
-        self.value()?;
+        self.take_value()?;
         visitor.visit_unit()
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
         if self.next_byte() == Some(b'n') {
-            self.value()?;
+            self.take_value()?;
             return visitor.visit_none();
         }
         visitor.visit_some(self)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
-        match self.string()? {
+        match self.take_string()? {
             Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
             Cow::Owned(text) => visitor.visit_string(text),
         }
@@ -218,11 +218,11 @@ impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
-        self.nested(*b"[]", |items| visitor.visit_seq(items))
+        self.read_nested(*b"[]", |items| visitor.visit_seq(items))
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SlowPath> {
-        self.nested(*b"{}", |items| visitor.visit_map(items))
+        self.read_nested(*b"{}", |items| visitor.visit_map(items))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -238,7 +238,7 @@ impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
     /// that begins with `$`. A `RawValue` gets the JSON text of the value, which is not parsed.
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, SlowPath> {
         if name.starts_with('$') {
-            let text = BorrowedStrDeserializer::new(self.value()?);
+            let text = BorrowedStrDeserializer::new(self.take_value()?);
             return visitor.visit_map(MapDeserializer::new(iter::once((name, text))));
         }
         visitor.visit_newtype_struct(self)
@@ -250,7 +250,7 @@ impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, SlowPath> {
-        self.parser()?
+        self.value_parser()?
             .deserialize_enum(name, variants, visitor)
             .map_err(|_| SlowPath)
     }
@@ -263,18 +263,18 @@ impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
 
 struct Items<'a, 'de> {
     cursor: &'a mut ReaderCursor<'de>,
-    close: u8,
+    closing_bracket: u8,
     is_first: bool,
 }
 
 impl Items<'_, '_> {
     /// Moves to the next item of the object or list. Returns false at the closing bracket.
     fn advance(&mut self) -> Result<bool, SlowPath> {
-        if self.cursor.next_byte() == Some(self.close) {
+        if self.cursor.next_byte() == Some(self.closing_bracket) {
             return Ok(false);
         }
         if !self.is_first {
-            self.cursor.pass(b',')?;
+            self.cursor.skip_byte(b',')?;
         }
         self.is_first = false;
         Ok(true)
@@ -300,8 +300,8 @@ impl<'de> MapAccess<'de> for &mut Items<'_, 'de> {
         if !self.advance()? {
             return Ok(None);
         }
-        let key = self.cursor.string()?;
-        self.cursor.pass(b':')?;
+        let key = self.cursor.take_string()?;
+        self.cursor.skip_byte(b':')?;
         match key {
             Cow::Borrowed(key) => seed.deserialize(BorrowedStrDeserializer::new(key)),
             Cow::Owned(key) => seed.deserialize(StringDeserializer::new(key)),
@@ -404,20 +404,20 @@ mod tests {
 
     #[test]
     fn documents_are_read_as_serde_json_reads_them() {
-        fn check<'a, T: Deserialize<'a> + fmt::Debug + PartialEq>(text: &'a str) {
+        fn assert_read_like_serde_json<'a, T: Deserialize<'a> + fmt::Debug + PartialEq>(text: &'a str) {
             let expected = serde_json::from_str::<T>(text).map_err(|error| error.to_string());
             let actual = from_json::<T>(text).map_err(|error| error.to_string());
             assert_eq!(actual, expected, "{text}");
         }
         for text in DOCUMENTS {
-            check::<ReaderView>(text);
-            check::<Value>(text);
-            check::<Option<BTreeMap<String, Value>>>(text);
-            let raw = |raw: RawText<'_>| raw.whole.map(ToString::to_string);
+            assert_read_like_serde_json::<ReaderView>(text);
+            assert_read_like_serde_json::<Value>(text);
+            assert_read_like_serde_json::<Option<BTreeMap<String, Value>>>(text);
+            let raw_text = |raw: RawText<'_>| raw.whole.map(ToString::to_string);
             // Documents that `serde_json` refuses are not compared. The reader of this crate may accept some of them,
             // because it skips values that are not needed, and does not notice mistakes in them.
-            if let Ok(expected) = serde_json::from_str(text).map(raw) {
-                assert_eq!(from_json(text).map(raw).ok(), Some(expected), "{text}");
+            if let Ok(expected) = serde_json::from_str(text).map(raw_text) {
+                assert_eq!(from_json(text).map(raw_text).ok(), Some(expected), "{text}");
             }
         }
     }
@@ -442,10 +442,10 @@ mod tests {
             #[allow(dead_code, reason = "only its depth matters")]
             next: Option<Box<ReaderNode>>,
         }
-        let deep = |levels| format!("{}{}", r#"{"n":"#.repeat(levels) + "{}", "}".repeat(levels));
-        assert!(from_json::<ReaderNode>(&deep(100)).is_ok());
-        assert!(from_json::<ReaderNode>(&deep(200)).is_err());
-        let skipped = format!(r#"{{"skipped":{},"name":"a"}}"#, deep(100_000));
+        let nested_document = |levels| format!("{}{}", r#"{"n":"#.repeat(levels) + "{}", "}".repeat(levels));
+        assert!(from_json::<ReaderNode>(&nested_document(100)).is_ok());
+        assert!(from_json::<ReaderNode>(&nested_document(200)).is_err());
+        let skipped = format!(r#"{{"skipped":{},"name":"a"}}"#, nested_document(100_000));
         let view: ReaderView = from_json(&skipped).expect("nothing deep is read");
         assert_eq!(view.name.as_deref(), Some("a"));
     }

@@ -187,9 +187,9 @@ impl Request {
         let Some(mut object) = self.object::<T>()? else {
             return Ok(Response::allow());
         };
-        let before = tree(&object)?;
+        let before = to_tree(&object)?;
         change(&mut object)?;
-        let after = tree(&object)?;
+        let after = to_tree(&object)?;
         if before == after {
             return Ok(Response::allow());
         }
@@ -209,7 +209,7 @@ impl Request {
         let Some(text) = text else { return Ok(None) };
         reader::from_json(text)
             .map(Some)
-            .map_err(|error| explain::<T>(document, text, &error))
+            .map_err(|error| locate_error::<T>(document, text, &error))
     }
 
     pub(crate) fn from_contract(request: types::Request) -> Self {
@@ -222,7 +222,7 @@ impl Request {
     }
 }
 
-fn tree(object: &impl Serialize) -> Result<Value, Error> {
+fn to_tree(object: &impl Serialize) -> Result<Value, Error> {
     serde_json::to_value(object).map_err(|source| Error::Write {
         pointer: jsonptr::PointerBuf::new(),
         source,
@@ -243,7 +243,7 @@ impl<'de, T: Deserialize<'de>> View<'de> for T {}
 /// Finds the path at which a document is invalid. The text is parsed a second time for this, so that tracking the path
 /// costs nothing for valid documents.
 #[cold]
-fn explain<'a, T: Deserialize<'a>>(document: Document, text: &'a str, error: &serde_json::Error) -> Error {
+fn locate_error<'a, T: Deserialize<'a>>(document: Document, text: &'a str, error: &serde_json::Error) -> Error {
     let pointer = match serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text)) {
         Ok(_) => jsonptr::PointerBuf::new(),
         Err(error) => pointer::from_path(error.path()),

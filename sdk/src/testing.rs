@@ -119,42 +119,42 @@ impl RequestBuilder {
 
     /// Sets the namespace of the object.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
-        self.with(|contract| contract.namespace = Some(namespace.into()))
+        self.with_contract(|contract| contract.namespace = Some(namespace.into()))
     }
 
     /// Sets the name of the object.
     pub fn name(self, name: impl Into<String>) -> Self {
-        self.with(|contract| contract.name = name.into())
+        self.with_contract(|contract| contract.name = name.into())
     }
 
     /// Sets the name of the user who sends the request.
     pub fn user(self, username: impl Into<String>) -> Self {
-        self.with(|contract| contract.user.username = username.into())
+        self.with_contract(|contract| contract.user.username = username.into())
     }
 
     /// Sets the groups of the user who sends the request.
     pub fn groups<G: Into<String>>(self, groups: impl IntoIterator<Item = G>) -> Self {
-        self.with(|contract| contract.user.groups = groups.into_iter().map(Into::into).collect())
+        self.with_contract(|contract| contract.user.groups = groups.into_iter().map(Into::into).collect())
     }
 
     /// Sets the plural name of the resource. The default is the kind in lower case with an `s`.
     pub fn resource(self, resource: impl Into<String>) -> Self {
-        self.with(|contract| contract.resource.resource = resource.into())
+        self.with_contract(|contract| contract.resource.resource = resource.into())
     }
 
     /// Sets the subresource, such as `status` or `scale`.
     pub fn subresource(self, subresource: impl Into<String>) -> Self {
-        self.with(|contract| contract.subresource = Some(subresource.into()))
+        self.with_contract(|contract| contract.subresource = Some(subresource.into()))
     }
 
     /// Sets the options of the operation, as JSON text or a [`Value`].
     pub fn options(self, options: impl fmt::Display) -> Self {
-        self.with(|contract| contract.options = Some(options.to_string()))
+        self.with_contract(|contract| contract.options = Some(options.to_string()))
     }
 
     /// Makes the request a dry run, whose result will not be stored.
     pub fn dry_run(self) -> Self {
-        self.with(|contract| contract.dry_run = true)
+        self.with_contract(|contract| contract.dry_run = true)
     }
 
     /// Returns the request itself.
@@ -205,7 +205,7 @@ impl RequestBuilder {
         })
     }
 
-    fn with(mut self, change: impl FnOnce(&mut types::Request)) -> Self {
+    fn with_contract(mut self, change: impl FnOnce(&mut types::Request)) -> Self {
         change(self.0.contract_mut());
         self
     }

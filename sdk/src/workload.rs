@@ -115,17 +115,17 @@ impl<'a> Workload<'a> {
         let outcome = if is_pod(request) {
             request
                 .read::<shape::ShapePod<'a>>(document)
-                .map(|pod| pod.map(|pod| Self::pod(pod, control_plane)))
+                .map(|pod| pod.map(|pod| Self::from_pod(pod, control_plane)))
         } else {
             request
                 .read::<shape::ShapeObject<'a>>(document)
-                .map(|object| object.map(|object| Self::object(object, control_plane)))
+                .map(|object| object.map(|object| Self::from_object(object, control_plane)))
         };
         match outcome {
             Ok(workload) => {
                 Ok(workload.filter(|workload| !workload.templates.is_empty() || workload.misspelt.is_some()))
             }
-            Err(error) if is_known(request) || has_containers(request, document) => Err(error),
+            Err(error) if has_known_kind(request) || may_have_containers(request, document) => Err(error),
             Err(_) => Ok(None),
         }
     }
@@ -160,7 +160,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    fn pod(pod: shape::ShapePod<'a>, control_plane: ControlPlane) -> Self {
+    fn from_pod(pod: shape::ShapePod<'a>, control_plane: ControlPlane) -> Self {
         let mut workload = Self::new(pod.metadata.as_ref(), true);
         if let Some(spec) = pod.spec {
             workload.push(
@@ -171,7 +171,7 @@ impl<'a> Workload<'a> {
         workload
     }
 
-    fn object(object: shape::ShapeObject<'a>, control_plane: ControlPlane) -> Self {
+    fn from_object(object: shape::ShapeObject<'a>, control_plane: ControlPlane) -> Self {
         let mut workload = Self::new(object.metadata.as_ref(), false);
         if control_plane == ControlPlane::Bcs {
             workload.misspelt = object.misspelt();
@@ -305,7 +305,7 @@ fn is_pod(request: &Request) -> bool {
 
 /// Returns whether the object's kind is built in and has containers, such as `Pod`, `Deployment` or the `application`
 /// of BCS. Custom resources with containers are not included.
-fn is_known(request: &Request) -> bool {
+fn has_known_kind(request: &Request) -> bool {
     let kind = request.kind();
     let name = kind.kind.as_str();
     match kind.group.as_str() {
@@ -320,7 +320,7 @@ fn is_known(request: &Request) -> bool {
 }
 
 #[cold]
-fn has_containers(request: &Request, document: Document) -> bool {
+fn may_have_containers(request: &Request, document: Document) -> bool {
     let Ok(Some(object)) = request.read::<Value>(document) else {
         return true;
     };

@@ -64,11 +64,11 @@ pub(crate) struct TestCluster {
     _etcd: Process,
     directory: TempDir,
     address: SocketAddr,
-    store: SocketAddr,
+    etcd_address: SocketAddr,
     authority: String,
     namespaces: AtomicUsize,
     pub(crate) longest_watch: Duration,
-    pub(crate) changes: u32,
+    pub(crate) change_count: u32,
     pub(crate) outage: Duration,
 }
 
@@ -97,17 +97,17 @@ impl TestCluster {
         let (api_server, address) =
             with_free_ports(|[address]| start_api_server(path, store, address, authority)).await?;
         for user in ClusterUser::ALL {
-            write(&kubeconfig(path, user), &kubeconfig_text(address, authority, user))?;
+            write(&kubeconfig_path(path, user), &kubeconfig_text(address, authority, user))?;
         }
         Ok(Self {
             api_server: Mutex::new(api_server),
             _etcd: etcd,
             address,
-            store,
+            etcd_address: store,
             authority: credentials.authority,
             namespaces: AtomicUsize::new(0),
             longest_watch,
-            changes,
+            change_count: changes,
             outage,
             directory,
         })
@@ -118,7 +118,7 @@ impl TestCluster {
     }
 
     pub(crate) async fn restart_api_server(&self) -> Result<(), Error> {
-        let start = start_api_server(self.directory.path(), self.store, self.address, &self.authority);
+        let start = start_api_server(self.directory.path(), self.etcd_address, self.address, &self.authority);
         let (process, _) = start.await?;
         *self.api_server.lock().await = process;
         Ok(())
@@ -133,7 +133,7 @@ impl TestCluster {
     }
 
     pub(crate) fn rest(&self) -> Result<UserClient, Error> {
-        let client = Client::trusting(ClientTrust {
+        let client = Client::with_trust(ClientTrust {
             authorities: &self.authority,
             identity: None,
         })?;
@@ -141,7 +141,7 @@ impl TestCluster {
     }
 
     pub(crate) fn kubeconfig(&self, user: ClusterUser) -> PathBuf {
-        kubeconfig(self.directory.path(), user)
+        kubeconfig_path(self.directory.path(), user)
     }
 
     pub(crate) fn url(&self) -> String {
@@ -154,7 +154,7 @@ impl TestCluster {
 
     /// Returns the file with the CA of the client certificate that the API server presents to webhook servers, as PEM.
     pub(crate) fn authority_file(&self) -> PathBuf {
-        self.directory.path().join(AUTHORITY)
+        self.directory.path().join(AUTHORITY_FILE)
     }
 
     /// Deletes all webhook configurations and Pods, so that the next scenario starts without them.
@@ -174,7 +174,7 @@ impl TestCluster {
     }
 
     /// Returns a number that no earlier call has returned. Scenarios use it in names.
-    pub(crate) fn number(&self) -> usize {
+    pub(crate) fn next_number(&self) -> usize {
         self.namespaces.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -194,12 +194,12 @@ const SERVER_CERTIFICATE: &str = "server.pem";
 const SERVER_KEY: &str = "server.key";
 const ACCOUNTS_KEY: &str = "service-accounts.key";
 const ACCOUNTS_PUBLIC_KEY: &str = "service-accounts.pub";
-const AUTHORITY: &str = "ca.pem";
+const AUTHORITY_FILE: &str = "ca.pem";
 const CALLER_CERTIFICATE: &str = "caller.pem";
 const CALLER_KEY: &str = "caller.key";
-const CALLER: &str = "caller.kubeconfig";
-const ADMISSION: &str = "admission.json";
-const TOKENS: &str = "tokens.csv";
+const CALLER_KUBECONFIG: &str = "caller.kubeconfig";
+const ADMISSION_FILE: &str = "admission.json";
+const TOKENS_FILE: &str = "tokens.csv";
 const AUDIT_POLICY: &str = "audit-policy.yaml";
 const AUDIT_LOG: &str = "audit.log";
 
@@ -228,13 +228,13 @@ async fn start_etcd(directory: &Path, [clients, peers]: [SocketAddr; 2]) -> Resu
         Ok(reply) => reply.status.is_success(),
         Err(_) => false,
     };
-    etcd.until_ready(is_ready).await?;
+    etcd.wait_until_ready(is_ready).await?;
     Ok((etcd, clients))
 }
 
 async fn start_api_server(
     directory: &Path,
-    store: SocketAddr,
+    etcd_address: SocketAddr,
     address: SocketAddr,
     authority: &str,
 ) -> Result<(Process, SocketAddr), Error> {
@@ -242,7 +242,7 @@ async fn start_api_server(
         "kube-apiserver",
         &Artifacts::kubernetes("kube-apiserver")?,
         [
-            format!("--etcd-servers=http://{store}"),
+            format!("--etcd-servers=http://{etcd_address}"),
             format!("--bind-address={}", address.ip()),
             format!("--secure-port={}", address.port()),
             format!("--advertise-address={}", address.ip()),
@@ -251,27 +251,27 @@ async fn start_api_server(
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             format!("--tls-cert-file={SERVER_CERTIFICATE}"),
             format!("--tls-private-key-file={SERVER_KEY}"),
-            format!("--token-auth-file={TOKENS}"),
+            format!("--token-auth-file={TOKENS_FILE}"),
             "--authorization-mode=RBAC".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-signing-key-file={ACCOUNTS_KEY}"),
             format!("--service-account-key-file={ACCOUNTS_PUBLIC_KEY}"),
             // This admission plugin waits for the service account `default`, which no controller creates here.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
-            format!("--admission-control-config-file={ADMISSION}"),
+            format!("--admission-control-config-file={ADMISSION_FILE}"),
             format!("--audit-policy-file={AUDIT_POLICY}"),
             format!("--audit-log-path={AUDIT_LOG}"),
             "--profiling=false".to_owned(),
         ],
         directory,
     )?;
-    let client = Client::trusting(ClientTrust {
+    let client = Client::with_trust(ClientTrust {
         authorities: authority,
         identity: None,
     })?;
     let rest = UserClient::new(client, format!("https://{address}"), &ClusterUser::Admin.token());
     let is_ready = async || rest.get("/readyz").await.is_ok_and(|reply| reply.status.is_success());
-    api_server.until_ready(is_ready).await?;
+    api_server.wait_until_ready(is_ready).await?;
     Ok((api_server, address))
 }
 
@@ -296,7 +296,7 @@ fn write_settings(directory: &Path, credentials: &TestCredentials) -> Result<(),
     let hooks = json!({
         "apiVersion": "apiserver.config.k8s.io/v1",
         "kind": "WebhookAdmissionConfiguration",
-        "kubeConfigFile": directory.join(CALLER),
+        "kubeConfigFile": directory.join(CALLER_KUBECONFIG),
     });
     let admission = json!({
         "apiVersion": "apiserver.config.k8s.io/v1",
@@ -318,16 +318,16 @@ fn write_settings(directory: &Path, credentials: &TestCredentials) -> Result<(),
     });
     let (admission, caller) = (admission.to_string(), caller.to_string());
     let files: [(&str, &str); 11] = [
-        (AUTHORITY, &credentials.authority),
+        (AUTHORITY_FILE, &credentials.authority),
         (CALLER_CERTIFICATE, &credentials.caller_certificate),
         (CALLER_KEY, &credentials.caller_key),
-        (CALLER, &caller),
-        (ADMISSION, &admission),
+        (CALLER_KUBECONFIG, &caller),
+        (ADMISSION_FILE, &admission),
         (SERVER_CERTIFICATE, &credentials.certificate),
         (SERVER_KEY, &credentials.key),
         (ACCOUNTS_KEY, &credentials.accounts_key),
         (ACCOUNTS_PUBLIC_KEY, &credentials.accounts_public_key),
-        (TOKENS, &tokens),
+        (TOKENS_FILE, &tokens),
         (AUDIT_POLICY, &policy.to_string()),
     ];
     files
@@ -335,7 +335,7 @@ fn write_settings(directory: &Path, credentials: &TestCredentials) -> Result<(),
         .try_for_each(|(name, text)| write(&directory.join(name), text))
 }
 
-fn kubeconfig(directory: &Path, user: ClusterUser) -> PathBuf {
+fn kubeconfig_path(directory: &Path, user: ClusterUser) -> PathBuf {
     directory.join(format!("{}.kubeconfig", user.name()))
 }
 

@@ -13,39 +13,39 @@ use tokio::task::JoinSet;
 
 use crate::{
     cluster::TestCluster,
-    many::{self, Many},
+    many::{self, ScaleFigures},
     registration::Registration,
     rest::UserClient,
     scenarios::gateway::{WatchMemory, measure_gateways, memory_of_watches},
-    scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
+    scene::{GOOD_IMAGE, Scene, chain, core_rules, image_policy_stage, pod, sidecar_stage, validating_chain},
 };
 
-const TIMED: usize = 300;
+const TIMED_REQUESTS: usize = 300;
 const WARM_UP: usize = 50;
-const AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Figures {
     rows: Vec<FigureRow>,
     watches: Vec<WatchMemory>,
-    scale_figures: Many,
+    scale_figures: ScaleFigures,
 }
 
 #[derive(Debug)]
 pub(crate) struct FigureRow {
     title: &'static str,
     /// The durations of creations that one client made one after another, sorted.
-    alone: Vec<Duration>,
+    latencies: Vec<Duration>,
     rate: f64,
 }
 
 /// Measures creations of Pods. They are dry runs, which do everything except write to etcd.
 pub(crate) async fn measure(cluster: Arc<TestCluster>) -> Figures {
-    let rules = || core(&["CREATE"], &["pods"]);
+    let rules = || core_rules(&["CREATE"], &["pods"]);
     let chains = [
-        chain("injection", rules(), json!([sidecar("2.1")])),
-        chain("both", rules(), json!([sidecar("2.1"), images()])),
-        validating(chain("policy", rules(), json!([images()]))),
+        chain("injection", rules(), json!([sidecar_stage("2.1")])),
+        chain("both", rules(), json!([sidecar_stage("2.1"), image_policy_stage()])),
+        validating_chain(chain("policy", rules(), json!([image_policy_stage()]))),
     ];
     let scene = Scene::start(cluster.clone(), &chains).await;
     let path = format!("/api/v1/namespaces/{}/pods", scene.namespace);
@@ -74,8 +74,8 @@ impl FigureRow {
     pub(crate) async fn measure(title: &'static str, rest: &UserClient, path: &str) -> Self {
         let path = format!("{path}?dryRun=All");
         let pod = pod("web", GOOD_IMAGE);
-        let mut alone = Vec::with_capacity(TIMED);
-        for number in 0..WARM_UP + TIMED {
+        let mut alone = Vec::with_capacity(TIMED_REQUESTS);
+        for number in 0..WARM_UP + TIMED_REQUESTS {
             let begin = Instant::now();
             create(rest, &path, &pod).await;
             if number >= WARM_UP {
@@ -85,26 +85,26 @@ impl FigureRow {
         alone.sort_unstable();
         let begin = Instant::now();
         let mut creating = JoinSet::new();
-        for _ in 0..AT_ONCE {
+        for _ in 0..CONCURRENCY {
             let (rest, path, pod) = (rest.clone(), path.clone(), pod.clone());
             creating.spawn(async move {
-                for _ in 0..TIMED / AT_ONCE {
+                for _ in 0..TIMED_REQUESTS / CONCURRENCY {
                     create(&rest, &path, &pod).await;
                 }
             });
         }
         creating.join_all().await;
-        let created = u32::try_from(TIMED / AT_ONCE * AT_ONCE).unwrap();
+        let created = u32::try_from(TIMED_REQUESTS / CONCURRENCY * CONCURRENCY).unwrap();
         Self {
             title,
-            alone,
+            latencies: alone,
             rate: f64::from(created) / begin.elapsed().as_secs_f64(),
         }
     }
 
     fn percentile(&self, percent: usize) -> f64 {
-        let index = (self.alone.len() * percent / 100).min(self.alone.len() - 1);
-        self.alone[index].as_secs_f64() * 1000.0
+        let index = (self.latencies.len() * percent / 100).min(self.latencies.len() - 1);
+        self.latencies[index].as_secs_f64() * 1000.0
     }
 }
 
@@ -121,7 +121,7 @@ impl fmt::Display for Figures {
             "dry-run creation of a Pod",
             "p50",
             "p99",
-            format!("{AT_ONCE} at once")
+            format!("{CONCURRENCY} at once")
         )?;
         for row in &self.rows {
             let (p50, p99) = (row.percentile(50), row.percentile(99));

@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::process::NEVER;
+use crate::process::TEST_TIMEOUT;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Kubectl {
@@ -24,7 +24,7 @@ pub(crate) struct Kubectl {
 
 #[derive(Clone, Debug)]
 pub(crate) struct KubectlOutput {
-    pub(crate) succeeded: bool,
+    pub(crate) is_success: bool,
     pub(crate) stdout: String,
     /// The text that kubectl printed to standard error: its error messages, and warnings of the API server.
     pub(crate) stderr: String,
@@ -37,7 +37,7 @@ impl KubectlOutput {
     ///
     /// Panics if kubectl failed, or its output is not JSON.
     pub(crate) fn json(&self) -> Value {
-        assert!(self.succeeded, "kubectl failed: {}", self.stderr);
+        assert!(self.is_success, "kubectl failed: {}", self.stderr);
         match serde_json::from_str(&self.stdout) {
             Ok(value) => value,
             Err(error) => unreachable!("the output of kubectl is not JSON ({error}): {}", self.stdout),
@@ -49,8 +49,8 @@ impl KubectlOutput {
     /// # Panics
     ///
     /// Panics if kubectl failed.
-    pub(crate) fn succeeds(self) -> Self {
-        assert!(self.succeeded, "kubectl failed: {}", self.stderr);
+    pub(crate) fn assert_success(self) -> Self {
+        assert!(self.is_success, "kubectl failed: {}", self.stderr);
         self
     }
 
@@ -59,9 +59,9 @@ impl KubectlOutput {
     /// # Panics
     ///
     /// Panics if kubectl succeeded, or failed with another message.
-    pub(crate) fn fails_with(self, words: &[&str]) -> Self {
+    pub(crate) fn assert_failure_with(self, words: &[&str]) -> Self {
         assert!(
-            !self.succeeded,
+            !self.is_success,
             "kubectl should have failed with {words:?}, but: {}",
             self.stdout
         );
@@ -88,7 +88,7 @@ impl RunningKubectl {
     /// # Panics
     ///
     /// Panics if there is no such line within the limit.
-    pub(crate) async fn until(&mut self, words: &str) -> String {
+    pub(crate) async fn wait_for_line(&mut self, words: &str) -> String {
         let lines = self.lines.as_mut().unwrap();
         let reading = async {
             while let Some(line) = lines.next_line().await.unwrap() {
@@ -98,7 +98,7 @@ impl RunningKubectl {
             }
             unreachable!("kubectl ended before it wrote `{words}`")
         };
-        timeout(NEVER, reading)
+        timeout(TEST_TIMEOUT, reading)
             .await
             .unwrap_or_else(|_| unreachable!("kubectl did not write `{words}`"))
     }
@@ -123,7 +123,7 @@ impl Kubectl {
     }
 
     pub(crate) async fn run(&self, arguments: &[&str]) -> Result<KubectlOutput, Error> {
-        self.run_with(arguments, "").await
+        self.run_with_input(arguments, "").await
     }
 
     /// Returns a kubectl command whose input and output are pipes. Dropping the process kills it.
@@ -153,26 +153,26 @@ impl Kubectl {
     }
 
     /// Runs kubectl with these arguments. `input` is its standard input, from which `-f -` reads.
-    pub(crate) async fn run_with(&self, arguments: &[&str], input: &str) -> Result<KubectlOutput, Error> {
+    pub(crate) async fn run_with_input(&self, arguments: &[&str], input: &str) -> Result<KubectlOutput, Error> {
         let error = || Error::io(format!("kubectl {}", arguments.join(" ")));
         let mut child = self.command(arguments).spawn().map_err(error())?;
         if let Some(mut stdin) = child.stdin.take() {
             // A write error means that kubectl has exited early. Its output says why.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
-        let output = match timeout(NEVER, child.wait_with_output()).await {
+        let output = match timeout(TEST_TIMEOUT, child.wait_with_output()).await {
             Ok(output) => output.map_err(error())?,
             Err(_) => {
                 return Err(Error::Never {
                     event: format!("the exit of kubectl {}", arguments.join(" ")),
-                    limit: NEVER,
+                    limit: TEST_TIMEOUT,
                     log: String::new(),
                 });
             }
         };
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok(KubectlOutput {
-            succeeded: output.status.success(),
+            is_success: output.status.success(),
             stdout: text(output.stdout),
             stderr: text(output.stderr),
         })

@@ -91,9 +91,9 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Res
     );
     stream.write_all(reply.as_bytes()).await?;
     if is_exec {
-        exec(stream, path.contains("stdin=") || path.contains("input=1")).await
+        serve_exec(stream, path.contains("stdin=") || path.contains("input=1")).await
     } else {
-        forward(stream).await
+        serve_port_forward(stream).await
     }
 }
 
@@ -105,9 +105,9 @@ enum SpdyFrame {
     Other,
 }
 
-const OPENED: u8 = 1;
+const STREAM_OPENED: u8 = 1;
 
-async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<SpdyFrame> {
+async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<SpdyFrame> {
     let mut head = [0; 8];
     stream.read_exact(&mut head).await?;
     let [first, second, third, fourth, flags, length @ ..] = head;
@@ -119,7 +119,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<SpdyFram
         return Ok(SpdyFrame::Data(number, body, flags & 1 == 1));
     }
     Ok(match (fourth, body.first_chunk::<4>()) {
-        (OPENED, Some(number)) => SpdyFrame::Opened(u32::from_be_bytes(*number)),
+        (STREAM_OPENED, Some(number)) => SpdyFrame::Opened(u32::from_be_bytes(*number)),
         _ => SpdyFrame::Other,
     })
 }
@@ -127,7 +127,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<SpdyFram
 /// Accepts a stream that kubectl has opened. The reply has no headers. SPDY compresses the headers of all replies on a
 /// connection as one zlib stream, so the first reply on a connection (`is_first`) also has the header of the zlib
 /// stream.
-async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: bool) -> std::io::Result<()> {
+async fn accept_stream(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: bool) -> std::io::Result<()> {
     let begin: &[u8] = if is_first { b"\x78\xbb\xe3\xc6\xa7\xc2" } else { b"" };
     // The reply has no headers, so only their number, zero, is compressed. An empty zlib block follows, after which
     // kubectl stops reading.
@@ -143,7 +143,12 @@ async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: b
     stream.write_all(&frame).await
 }
 
-async fn send(stream: &mut (impl AsyncWrite + Unpin), number: u32, data: &[u8], is_last: bool) -> std::io::Result<()> {
+async fn send_data(
+    stream: &mut (impl AsyncWrite + Unpin),
+    number: u32,
+    data: &[u8],
+    is_last: bool,
+) -> std::io::Result<()> {
     let length = u32::try_from(data.len()).unwrap() | u32::from(is_last) << 24;
     let frame = [&number.to_be_bytes()[..], &length.to_be_bytes(), data].concat();
     stream.write_all(&frame).await
@@ -151,23 +156,23 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), number: u32, data: &[u8], 
 
 /// Sends a greeting, and then sends back all input. kubectl opens the streams in this order: errors, standard input if
 /// there is any, standard output, standard error.
-async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) -> std::io::Result<()> {
+async fn serve_exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) -> std::io::Result<()> {
     let (input, output) = if has_input { (Some(3), 5) } else { (None, 3) };
     let mut opened = 0;
     loop {
-        match read(&mut stream).await? {
+        match read_frame(&mut stream).await? {
             SpdyFrame::Opened(number) => {
-                accept(&mut stream, number, opened == 0).await?;
+                accept_stream(&mut stream, number, opened == 0).await?;
                 opened += 1;
                 if number == output {
-                    send(&mut stream, output, b"hello\n", false).await?;
+                    send_data(&mut stream, output, b"hello\n", false).await?;
                 }
                 if number == output + 2 && input.is_none() {
                     break;
                 }
             }
             SpdyFrame::Data(number, data, is_last) if Some(number) == input => {
-                send(&mut stream, output, &data, false).await?;
+                send_data(&mut stream, output, &data, false).await?;
                 if is_last {
                     break;
                 }
@@ -176,27 +181,27 @@ async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) 
         }
     }
     for number in [output, output + 2] {
-        send(&mut stream, number, b"", true).await?;
+        send_data(&mut stream, number, b"", true).await?;
     }
     let status = br#"{"metadata":{},"status":"Success"}"#;
-    send(&mut stream, 1, status, true).await?;
+    send_data(&mut stream, 1, status, true).await?;
     let _ = stream.read_to_end(&mut Vec::new()).await;
     Ok(())
 }
 
 /// Sends back all data. For each forwarded connection, kubectl opens a stream for errors and one for data.
-async fn forward(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
+async fn serve_port_forward(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
     let mut opened = BTreeSet::new();
     loop {
-        match read(&mut stream).await? {
+        match read_frame(&mut stream).await? {
             SpdyFrame::Opened(number) => {
-                accept(&mut stream, number, opened.is_empty()).await?;
+                accept_stream(&mut stream, number, opened.is_empty()).await?;
                 opened.insert(number);
             }
             SpdyFrame::Data(number, data, is_last) if opened.contains(&(number.wrapping_sub(2))) && number % 4 == 3 => {
-                send(&mut stream, number, &data, is_last).await?;
+                send_data(&mut stream, number, &data, is_last).await?;
                 if is_last {
-                    send(&mut stream, number - 2, b"", true).await?;
+                    send_data(&mut stream, number - 2, b"", true).await?;
                 }
             }
             SpdyFrame::Data(..) | SpdyFrame::Other => {}

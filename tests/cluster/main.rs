@@ -98,7 +98,7 @@ impl Arguments {
         Duration::from_secs(self.outage.unwrap_or(unless_chosen))
     }
 
-    fn measures(&self) -> bool {
+    fn measures_figures(&self) -> bool {
         self.names.is_empty() || self.names.iter().any(|word| word == "figures")
     }
 }
@@ -116,7 +116,7 @@ async fn main() -> ExitCode {
     // is dropped, which stops the processes and removes their files.
     let result = tokio::select! {
         result = run(&arguments) => result,
-        result = interrupted() => result.map(|()| ExitCode::FAILURE),
+        result = wait_for_interrupt() => result.map(|()| ExitCode::FAILURE),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error}");
@@ -125,7 +125,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    if arguments.scenarios().next().is_none() && !arguments.measures() {
+    if arguments.scenarios().next().is_none() && !arguments.measures_figures() {
         return Err(Error::Invalid(
             "no scenario matches; `cargo task cluster --list` lists them".to_owned(),
         ));
@@ -135,7 +135,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut cluster = Arc::new(cluster.await?);
     println!("The API server is ready after {:.1?}.", begin.elapsed());
     if arguments.stay {
-        stay(&cluster).await;
+        stay_until_interrupted(&cluster).await;
     }
     let (mut passed, mut failed) = (0, Vec::new());
     for scenario in arguments.scenarios() {
@@ -156,7 +156,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
         cluster.clean().await?;
     }
-    if arguments.measures() {
+    if arguments.measures_figures() {
         println!("\n{}", figures::measure(Arc::clone(&cluster)).await);
     }
     println!("\n{passed} passed, {} failed", failed.len());
@@ -172,7 +172,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::FAILURE)
 }
 
-async fn stay(cluster: &TestCluster) {
+async fn stay_until_interrupted(cluster: &TestCluster) {
     println!("Use it from the top of the repository; Ctrl-C ends it:\n");
     println!(
         "  target/kubernetes/bin/kubectl --kubeconfig {} get namespaces\n",
@@ -181,7 +181,7 @@ async fn stay(cluster: &TestCluster) {
     std::future::pending().await
 }
 
-async fn interrupted() -> Result<(), Error> {
+async fn wait_for_interrupt() -> Result<(), Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::io("a signal"))?;
     tokio::select! {
         interrupt = tokio::signal::ctrl_c() => interrupt.map_err(Error::io("a signal")),

@@ -17,30 +17,30 @@ use tokio::task::JoinSet;
 
 use crate::{
     cluster::TestCluster,
-    process::until,
+    process::wait_until,
     rest::UserClient,
-    scenarios::resources::{CHAINS_PATH, denying},
-    scene::{GOOD_IMAGE, Scene, plugin, pod},
+    scenarios::resources::{CHAINS_PATH, denying_chain},
+    scene::{GOOD_IMAGE, Scene, plugin_stage, pod},
 };
 
 /// The number of objects that are audited. A debug build is slower, so it audits fewer.
 const OBJECTS: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const CHAINS: usize = if cfg!(debug_assertions) { 200 } else { 2_000 };
-const AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 
 #[derive(Debug)]
-pub(crate) struct Many {
+pub(crate) struct ScaleFigures {
     audit: Value,
     /// The program's resident memory in bytes: before the audit, and at most during the audit.
     memory: [u64; 2],
-    cold: Duration,
-    warm: Duration,
+    cold_start: Duration,
+    warm_start: Duration,
 }
 
 async fn create_all(rest: &UserClient, path: String, objects: impl Iterator<Item = Value>) {
-    let mut shares = vec![Vec::new(); AT_ONCE];
+    let mut shares = vec![Vec::new(); CONCURRENCY];
     for (number, object) in objects.enumerate() {
-        shares[number % AT_ONCE].push(object);
+        shares[number % CONCURRENCY].push(object);
     }
     let mut creating = JoinSet::new();
     for share in shares {
@@ -55,7 +55,7 @@ async fn create_all(rest: &UserClient, path: String, objects: impl Iterator<Item
     creating.join_all().await;
 }
 
-async fn end(mut program: Admittance) {
+async fn end_program(mut program: Admittance) {
     program.terminate().unwrap();
     program.wait_for_end().await.unwrap();
 }
@@ -69,14 +69,14 @@ fn large_pod(number: usize) -> Value {
     pod
 }
 
-pub(crate) async fn measure(cluster: Arc<TestCluster>) -> Many {
+pub(crate) async fn measure(cluster: Arc<TestCluster>) -> ScaleFigures {
     let (audit, memory) = audit_all(cluster.clone()).await;
     let [cold, warm] = start_twice(cluster).await;
-    Many {
+    ScaleFigures {
         audit,
         memory,
-        cold,
-        warm,
+        cold_start: cold,
+        warm_start: warm,
     }
 }
 
@@ -87,15 +87,15 @@ async fn delete_chains(scene: &Scene) {
 
 /// Measures how long the program takes to be ready: first with an empty store, then with all plugins in the store.
 async fn start_twice(cluster: Arc<TestCluster>) -> [Duration; 2] {
-    let scene = Scene::of_replicas(cluster, json!({})).await;
+    let scene = Scene::prepare_replicas(cluster, json!({})).await;
     let store = TempDir::new().unwrap();
     let chains = (0..CHAINS).map(|number| {
-        let mut chain = denying(&scene, "bad image");
+        let mut chain = denying_chain(&scene, "bad image");
         chain["metadata"]["name"] = json!(format!("chain-{number:04}"));
         if number.is_multiple_of(2) {
             let registry = format!("registry-{number}.example.com");
             let settings = json!({"allowedRegistries": [registry]});
-            chain["spec"]["stages"] = json!([plugin("image-policy", settings)]);
+            chain["spec"]["stages"] = json!([plugin_stage("image-policy", settings)]);
         }
         chain
     });
@@ -107,7 +107,7 @@ async fn start_twice(cluster: Arc<TestCluster>) -> [Duration; 2] {
         *time = begin.elapsed();
         let status = program.status().await.unwrap();
         assert_eq!(status["chains"].as_array().map(Vec::len), Some(CHAINS));
-        end(program).await;
+        end_program(program).await;
     }
     delete_chains(&scene).await;
     times
@@ -117,15 +117,15 @@ async fn start_twice(cluster: Arc<TestCluster>) -> [Duration; 2] {
 async fn audit_all(cluster: Arc<TestCluster>) -> (Value, [u64; 2]) {
     let audit = json!({"resources": ["pods"], "rate": 1000});
     let more = json!({"dialect": {"kubernetes": {"audit": audit}}});
-    let scene = Scene::of_replicas(cluster, more).await;
+    let scene = Scene::prepare_replicas(cluster, more).await;
     let store = TempDir::new().unwrap();
     let pods = format!("/api/v1/namespaces/{}/pods", scene.namespace);
     create_all(&scene.rest, pods, (0..OBJECTS).map(large_pod)).await;
-    scene.apply(&denying(&scene, "bad image")).await.succeeds();
+    scene.apply(&denying_chain(&scene, "bad image")).await.assert_success();
     let program = scene.start_replica(store.path()).await;
     let before = program.resident_memory().unwrap();
     let peak = AtomicU64::new(before);
-    let report = until("the end of the audit", async || {
+    let report = wait_until("the end of the audit", async || {
         peak.fetch_max(program.resident_memory().unwrap(), Ordering::Relaxed);
         let mut audit = program.status().await.unwrap()["audit"].take();
         let listed_count = audit["last"]["listed"].as_u64()?;
@@ -134,12 +134,12 @@ async fn audit_all(cluster: Arc<TestCluster>) -> (Value, [u64; 2]) {
     .await;
     let status = program.status().await.unwrap();
     assert_eq!(status["audit"]["objects"]["denied"], OBJECTS / 10, "{status}");
-    end(program).await;
+    end_program(program).await;
     delete_chains(&scene).await;
     (report, [before, peak.into_inner()])
 }
 
-impl fmt::Display for Many {
+impl fmt::Display for ScaleFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [before, peak] = self.memory.map(|bytes| bytes as f64 / 1e6);
         writeln!(
@@ -150,7 +150,7 @@ impl fmt::Display for Many {
         write!(
             f,
             "{CHAINS} chains as resources: ready after {:.1?} with an empty store, and {:.1?} with a warm one",
-            self.cold, self.warm
+            self.cold_start, self.warm_start
         )
     }
 }

@@ -13,7 +13,7 @@ use tokio::{net::TcpStream, process::Command};
 use crate::process::{Process, with_free_ports};
 
 /// The environment variable with the directory of MariaDB's programs. If it is not set, they are looked up in `PATH`.
-const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
+const DIRECTORY_VARIABLE: &str = "ADMITTANCE_TEST_MARIADB";
 const DATABASE: &str = "bcs";
 const USER: &str = "gateway";
 
@@ -29,7 +29,7 @@ impl ClusterMariaDb {
     pub(crate) async fn start(directory: &Path) -> Result<Self, Error> {
         let installed = Command::new("mariadb-install-db")
             .args(["--no-defaults", "--user=root", "--skip-test-db"])
-            .arg(format!("--datadir={}", data(directory).display()))
+            .arg(format!("--datadir={}", data_directory(directory).display()))
             .output()
             .await
             .map_err(Error::io(
@@ -47,7 +47,7 @@ impl ClusterMariaDb {
         let file = statements_file(directory);
         fs::write(&file, statements).map_err(Error::io(file.display().to_string()))?;
         let (process, address) =
-            with_free_ports(|[address]| async move { Ok((started(directory, address).await?, address)) }).await?;
+            with_free_ports(|[address]| async move { Ok((start_server(directory, address).await?, address)) }).await?;
         Ok(Self {
             process,
             address,
@@ -65,12 +65,12 @@ impl ClusterMariaDb {
 
     /// Starts a MariaDB server that was stopped, on the same port and with the same data.
     pub(crate) async fn start_again(&mut self) -> Result<(), Error> {
-        self.process = started(&self.directory, self.address).await?;
+        self.process = start_server(&self.directory, self.address).await?;
         Ok(())
     }
 }
 
-fn data(directory: &Path) -> PathBuf {
+fn data_directory(directory: &Path) -> PathBuf {
     directory.join("mariadb")
 }
 
@@ -78,8 +78,8 @@ fn statements_file(directory: &Path) -> PathBuf {
     directory.join("mariadb.sql")
 }
 
-async fn started(directory: &Path, address: SocketAddr) -> Result<Process, Error> {
-    let program = env::var_os(DIRECTORY).map_or_else(
+async fn start_server(directory: &Path, address: SocketAddr) -> Result<Process, Error> {
+    let program = env::var_os(DIRECTORY_VARIABLE).map_or_else(
         || PathBuf::from("mariadbd"),
         |path| PathBuf::from(path).join("mariadbd"),
     );
@@ -91,7 +91,7 @@ async fn started(directory: &Path, address: SocketAddr) -> Result<Process, Error
             "--user=root".to_owned(),
             format!("--bind-address={}", address.ip()),
             format!("--port={}", address.port()),
-            format!("--datadir={}", data(directory).display()),
+            format!("--datadir={}", data_directory(directory).display()),
             format!("--socket={}", directory.join("mariadb.socket").display()),
             format!("--init-file={}", statements_file(directory).display()),
             "--skip-name-resolve".to_owned(),
@@ -101,6 +101,6 @@ async fn started(directory: &Path, address: SocketAddr) -> Result<Process, Error
         directory,
     )?;
     let is_ready = async || TcpStream::connect(address).await.is_ok();
-    process.until_ready(is_ready).await?;
+    process.wait_until_ready(is_ready).await?;
     Ok(process)
 }

@@ -11,9 +11,9 @@ use admittance_tests::Error;
 use tokio::process::{Child, Command};
 
 /// The limit of every wait in the tests. No step takes this long, even on a busy machine.
-pub(crate) const NEVER: Duration = Duration::from_secs(120);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-const LOOK_AGAIN: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// A server process of another project, such as etcd, whose output goes to a file. It is killed when this is dropped,
 /// or by the kernel when the thread that started it ends.
@@ -65,7 +65,7 @@ impl Process {
     }
 
     /// Waits until `is_ready` reports that the server is ready. Fails if the server exits before that.
-    pub(crate) async fn until_ready<R>(&mut self, mut is_ready: impl FnMut() -> R) -> Result<(), Error>
+    pub(crate) async fn wait_until_ready<R>(&mut self, mut is_ready: impl FnMut() -> R) -> Result<(), Error>
     where
         R: Future<Output = bool>,
     {
@@ -79,14 +79,14 @@ impl Process {
                     log: last_lines(&self.log()),
                 });
             }
-            if begin.elapsed() > NEVER {
+            if begin.elapsed() > TEST_TIMEOUT {
                 return Err(Error::Never {
                     event,
-                    limit: NEVER,
+                    limit: TEST_TIMEOUT,
                     log: last_lines(&self.log()),
                 });
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
@@ -102,8 +102,8 @@ fn last_lines(log: &str) -> String {
 ///
 /// # Panics
 ///
-/// Panics if there is no result within [`NEVER`].
-pub(crate) async fn until<T, R>(event: &str, mut attempt: impl FnMut() -> R) -> T
+/// Panics if there is no result within [`TEST_TIMEOUT`].
+pub(crate) async fn wait_until<T, R>(event: &str, mut attempt: impl FnMut() -> R) -> T
 where
     R: Future<Output = Option<T>>,
 {
@@ -113,10 +113,10 @@ where
             return result;
         }
         assert!(
-            begin.elapsed() < NEVER,
-            "timeout after {NEVER:?} while waiting for {event}"
+            begin.elapsed() < TEST_TIMEOUT,
+            "timeout after {TEST_TIMEOUT:?} while waiting for {event}"
         );
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

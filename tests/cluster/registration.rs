@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::scene::{SCENE_LABEL, core};
+use crate::scene::{SCENE_LABEL, core_rules};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegistrationKind {
@@ -45,7 +45,7 @@ impl Registration {
             kind,
             suffix: "",
             path,
-            rules: core(&["CREATE"], &["pods"]),
+            rules: core_rules(&["CREATE"], &["pods"]),
             failure_policy: "Fail",
             versions: &["v1"],
             reinvocation_policy: "Never",
@@ -65,11 +65,11 @@ impl Registration {
         Self { suffix, ..self }
     }
 
-    pub(crate) fn rules(self, rules: Value) -> Self {
+    pub(crate) fn with_rules(self, rules: Value) -> Self {
         Self { rules, ..self }
     }
 
-    pub(crate) fn failing_open(self) -> Self {
+    pub(crate) fn with_failures_ignored(self) -> Self {
         Self {
             failure_policy: "Ignore",
             ..self
@@ -77,11 +77,11 @@ impl Registration {
     }
 
     /// Sets the versions of AdmissionReview that the webhook accepts. The API server uses the first that it supports.
-    pub(crate) fn versions(self, versions: &'static [&'static str]) -> Self {
+    pub(crate) fn with_versions(self, versions: &'static [&'static str]) -> Self {
         Self { versions, ..self }
     }
 
-    pub(crate) fn reinvoked(self) -> Self {
+    pub(crate) fn with_reinvocation(self) -> Self {
         Self {
             reinvocation_policy: "IfNeeded",
             ..self
@@ -124,7 +124,7 @@ impl Registration {
         let probing = json!({
             "name": Self::probe_name(probe),
             "clientConfig": {"url": "https://127.0.0.1:1/"},
-            "rules": core(&["CREATE"], &["configmaps"]),
+            "rules": core_rules(&["CREATE"], &["configmaps"]),
             "objectSelector": {"matchLabels": {"probe": probe}},
             "failurePolicy": "Fail",
             "sideEffects": "None",

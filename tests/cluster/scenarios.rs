@@ -36,10 +36,10 @@ use crate::cluster::TestCluster;
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    pub(crate) play: fn(Arc<TestCluster>) -> Playing,
+    pub(crate) play: fn(Arc<TestCluster>) -> ScenarioFuture,
 }
 
-pub(crate) type Playing = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type ScenarioFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Makes a list of scenarios from functions. The name of a scenario is its module and its function.
 macro_rules! scenarios {

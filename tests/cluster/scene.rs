@@ -20,10 +20,10 @@ use tempfile::TempDir;
 use crate::{
     cluster::{ClusterUser, TestCluster},
     kubectl::{Kubectl, KubectlOutput},
-    process::until,
+    process::wait_until,
     registration::Registration,
     rest::UserClient,
-    scenarios::resources::prepare,
+    scenarios::resources::install_resources,
 };
 
 /// The label by which a scene's webhook configurations select the namespaces of the scene. The value of the label is
@@ -40,21 +40,26 @@ pub(crate) struct Scene {
     program: Option<Admittance>,
     /// The address of the server. When the server is started again, it gets the same address.
     address: SocketAddr,
-    registered: AtomicUsize,
-    effective: Mutex<BTreeMap<String, String>>,
-    mounted: AtomicUsize,
+    registration_count: AtomicUsize,
+    probes_by_name: Mutex<BTreeMap<String, String>>,
+    mount_count: AtomicUsize,
 }
 
 impl Scene {
     pub(crate) async fn start(cluster: Arc<TestCluster>, chains: &[Value]) -> Self {
-        Self::configured(cluster, json!({}), chains).await
+        Self::start_configured(cluster, json!({}), chains).await
     }
 
-    pub(crate) async fn configured(cluster: Arc<TestCluster>, more: Value, chains: &[Value]) -> Self {
-        Self::with_dialect(cluster, json!({"kubernetes": {}}), more, chains).await
+    pub(crate) async fn start_configured(cluster: Arc<TestCluster>, more: Value, chains: &[Value]) -> Self {
+        Self::start_with_dialect(cluster, json!({"kubernetes": {}}), more, chains).await
     }
 
-    pub(crate) async fn with_dialect(cluster: Arc<TestCluster>, dialect: Value, more: Value, chains: &[Value]) -> Self {
+    pub(crate) async fn start_with_dialect(
+        cluster: Arc<TestCluster>,
+        dialect: Value,
+        more: Value,
+        chains: &[Value],
+    ) -> Self {
         let mut config = json!({
             "dialect": dialect,
             "listen": {"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}},
@@ -73,7 +78,7 @@ impl Scene {
 
     pub(crate) async fn without_server(cluster: Arc<TestCluster>, config: &Value) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let namespace = format!("scene-{}", cluster.number());
+        let namespace = format!("scene-{}", cluster.next_number());
         let kubectl = cluster.kubectl().unwrap();
         let scene = Self {
             rest: cluster.rest().unwrap(),
@@ -81,9 +86,9 @@ impl Scene {
             directory,
             program: None,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            registered: AtomicUsize::new(0),
-            effective: Mutex::default(),
-            mounted: AtomicUsize::new(0),
+            registration_count: AtomicUsize::new(0),
+            probes_by_name: Mutex::default(),
+            mount_count: AtomicUsize::new(0),
             namespace,
             cluster,
         };
@@ -93,14 +98,14 @@ impl Scene {
     }
 
     /// Prepares a scene for replicas that read chains from the cluster, without starting one.
-    pub(crate) async fn of_replicas(cluster: Arc<TestCluster>, more: Value) -> Self {
+    pub(crate) async fn prepare_replicas(cluster: Arc<TestCluster>, more: Value) -> Self {
         let mut config = json!({
             "dialect": {"kubernetes": {}},
             "cluster": {},
             "definitions": [{"kubernetes": {}}],
         });
         merge(&mut config, more);
-        prepare(&cluster, &config).await;
+        install_resources(&cluster, &config).await;
         config["cluster"]["kubeconfig"] = json!(cluster.kubeconfig(ClusterUser::Admittance));
         config["listen"] = json!({"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}});
         let scene = Self::without_server(cluster, &config).await;
@@ -112,7 +117,7 @@ impl Scene {
     pub(crate) async fn start_replica(&self, store: impl AsRef<Path>) -> Admittance {
         let serve = Serve::new(self.path("admittance.yaml")).unwrap().store(store);
         let program = serve.start().await.unwrap();
-        until("the replica is ready", async || program.is_ready().await.then_some(())).await;
+        wait_until("the replica is ready", async || program.is_ready().await.then_some(())).await;
         program
     }
 
@@ -123,15 +128,15 @@ impl Scene {
 
     /// Starts the server. If it has run before, it gets its previous address.
     pub(crate) async fn start_again(&mut self) {
-        let (program, address) = self.started().await;
+        let (program, address) = self.start_program().await;
         (self.program, self.address) = (Some(program), address);
     }
 
-    async fn started(&self) -> (Admittance, SocketAddr) {
+    async fn start_program(&self) -> (Admittance, SocketAddr) {
         let program = Serve::new(self.path("admittance.yaml"))
             .unwrap()
             .listen(self.address)
-            .store(compiled())
+            .store(compiled_store())
             .start()
             .await
             .unwrap();
@@ -150,14 +155,14 @@ impl Scene {
     /// still runs.
     pub(crate) async fn serve_elsewhere(&mut self) -> Admittance {
         self.address.set_port(0);
-        let (program, address) = self.started().await;
+        let (program, address) = self.start_program().await;
         self.address = address;
         self.program.replace(program).unwrap()
     }
 
     /// Sets the address at which the API server calls the webhooks of this scene. The caller has to start a server that
     /// listens there, such as a load balancer.
-    pub(crate) fn called_at(&mut self, address: SocketAddr) {
+    pub(crate) fn set_address(&mut self, address: SocketAddr) {
         self.address = address;
     }
 
@@ -168,16 +173,16 @@ impl Scene {
         }
     }
 
-    pub(crate) fn program(&mut self) -> &mut Admittance {
+    pub(crate) fn program_mut(&mut self) -> &mut Admittance {
         self.program.as_mut().unwrap()
     }
 
-    pub(crate) fn running(&self) -> &Admittance {
+    pub(crate) fn running_program(&self) -> &Admittance {
         self.program.as_ref().unwrap()
     }
 
     pub(crate) async fn metrics(&self) -> ScrapedMetrics {
-        self.running().metrics().await.unwrap()
+        self.running_program().metrics().await.unwrap()
     }
 
     pub(crate) fn admin_url(&self) -> String {
@@ -213,7 +218,7 @@ impl Scene {
     /// Gives the server a certificate and a key as a kubelet does: replacing a symbolic link changes all files at once.
     pub(crate) fn mount_files(&self, certificate: &str, key: &str) {
         let mounted = self.path("mounted");
-        let number = self.mounted.fetch_add(1, Ordering::Relaxed);
+        let number = self.mount_count.fetch_add(1, Ordering::Relaxed);
         let version = format!("..version-{number}");
         fs::create_dir_all(mounted.join(&version)).unwrap();
         let files = [
@@ -234,7 +239,7 @@ impl Scene {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    pub(crate) async fn reviews(&self) -> f64 {
+    pub(crate) async fn review_count(&self) -> f64 {
         let metrics = self.program.as_ref().unwrap().metrics().await.unwrap();
         metrics.sum("admittance_http_requests_total", &[]).unwrap_or_default()
     }
@@ -245,17 +250,17 @@ impl Scene {
     }
 
     pub(crate) async fn register_trusting(&self, registration: &Registration, ca_bundle: &[u8]) {
-        let number = self.registered.fetch_add(1, Ordering::Relaxed);
+        let number = self.registration_count.fetch_add(1, Ordering::Relaxed);
         let probe = format!("{}-{number}", self.namespace);
         let ca_bundle = BASE64_STANDARD.encode(ca_bundle);
         let document = registration.document(&self.namespace, &self.url(""), &ca_bundle, &probe);
-        self.apply(&document).await.succeeds();
-        until("the effect of a webhook configuration", async || {
+        self.apply(&document).await.assert_success();
+        wait_until("the effect of a webhook configuration", async || {
             self.is_probed(&probe).await.then_some(())
         })
         .await;
         *self
-            .effective
+            .probes_by_name
             .lock()
             .unwrap()
             .entry(registration.name(&self.namespace))
@@ -267,9 +272,9 @@ impl Scene {
         let name = registration.name(&self.namespace);
         self.run(&format!("delete {} {name}", registration.resource()))
             .await
-            .succeeds();
-        let probe = self.effective.lock().unwrap().remove(&name).unwrap();
-        until("the removal of a webhook configuration", async || {
+            .assert_success();
+        let probe = self.probes_by_name.lock().unwrap().remove(&name).unwrap();
+        wait_until("the removal of a webhook configuration", async || {
             (!self.is_probed(&probe).await).then_some(())
         })
         .await;
@@ -294,22 +299,25 @@ impl Scene {
             "kind": "Namespace",
             "metadata": {"name": name, "labels": labels},
         });
-        self.apply(&namespace).await.succeeds();
+        self.apply(&namespace).await.assert_success();
     }
 
     /// Runs `kubectl apply`, in the scene's namespace unless the object names another.
     pub(crate) async fn apply(&self, object: &Value) -> KubectlOutput {
-        self.with(&["apply", "-f", "-"], object).await
+        self.run_with_object(&["apply", "-f", "-"], object).await
     }
 
     pub(crate) async fn create(&self, object: &Value) -> KubectlOutput {
-        self.with(&["create", "-f", "-"], object).await
+        self.run_with_object(&["create", "-f", "-"], object).await
     }
 
     /// Runs kubectl with this object on its standard input, from which `-f -` reads.
-    pub(crate) async fn with(&self, arguments: &[&str], object: &Value) -> KubectlOutput {
+    pub(crate) async fn run_with_object(&self, arguments: &[&str], object: &Value) -> KubectlOutput {
         let arguments: Vec<_> = arguments.iter().copied().chain(self.namespace_option(object)).collect();
-        self.kubectl.run_with(&arguments, &object.to_string()).await.unwrap()
+        self.kubectl
+            .run_with_input(&arguments, &object.to_string())
+            .await
+            .unwrap()
     }
 
     fn namespace_option(&self, object: &Value) -> impl Iterator<Item = &str> {
@@ -335,7 +343,7 @@ impl Scene {
         containers(&self.get(&format!("pod {pod}")).await)
     }
 
-    pub(crate) async fn cluster_access(cluster: &TestCluster) -> Value {
+    pub(crate) async fn grant_cluster_access(cluster: &TestCluster) -> Value {
         let kubectl = cluster.kubectl().unwrap();
         let documents = json!({
             "apiVersion": "v1",
@@ -368,10 +376,10 @@ impl Scene {
             ],
         });
         kubectl
-            .run_with(&["apply", "-f", "-"], &documents.to_string())
+            .run_with_input(&["apply", "-f", "-"], &documents.to_string())
             .await
             .unwrap()
-            .succeeds();
+            .assert_success();
         json!({"cluster": {"kubeconfig": cluster.kubeconfig(ClusterUser::Admittance)}})
     }
 }
@@ -397,7 +405,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) {
 }
 
 /// Returns the directory in which servers store compiled plugins. It is kept between runs.
-pub(crate) fn compiled() -> PathBuf {
+pub(crate) fn compiled_store() -> PathBuf {
     admittance_tests::repository().join("target/kubernetes/compiled")
 }
 
@@ -420,7 +428,7 @@ pub(crate) fn containers(pod: &Value) -> Vec<String> {
         .collect()
 }
 
-pub(crate) fn image(pod: &Value, container: &str) -> Option<String> {
+pub(crate) fn image_of_container(pod: &Value, container: &str) -> Option<String> {
     let containers = pod["spec"]["containers"].as_array()?;
     let container = containers.iter().find(|entry| entry["name"] == container)?;
     Some(container["image"].as_str()?.to_owned())
@@ -446,17 +454,17 @@ pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
     })
 }
 
-pub(crate) fn validating(chain: Value) -> Value {
+pub(crate) fn validating_chain(chain: Value) -> Value {
     let mut chain = chain;
     chain["spec"]["phase"] = "Validating".into();
     chain
 }
 
-pub(crate) fn core(operations: &[&str], resources: &[&str]) -> Value {
+pub(crate) fn core_rules(operations: &[&str], resources: &[&str]) -> Value {
     json!([{"operations": operations, "apiGroups": [""], "apiVersions": ["v1"], "resources": resources}])
 }
 
-pub(crate) fn plugin(package: &str, settings: Value) -> Value {
+pub(crate) fn plugin_stage(package: &str, settings: Value) -> Value {
     let component = Artifacts::find().unwrap().component(package).unwrap();
     json!({
         "name": package,
@@ -465,25 +473,25 @@ pub(crate) fn plugin(package: &str, settings: Value) -> Value {
     })
 }
 
-pub(crate) fn ignored(stage: Value) -> Value {
+pub(crate) fn ignore_failures(stage: Value) -> Value {
     let mut stage = stage;
     stage["failurePolicy"] = "Ignore".into();
     stage
 }
 
 /// Returns a stage that adds the container `log-agent`, whose image has this version.
-pub(crate) fn sidecar(version: &str) -> Value {
+pub(crate) fn sidecar_stage(version: &str) -> Value {
     let image = format!("registry.example.com/log-agent:{version}");
-    plugin(
+    plugin_stage(
         "sidecar-injector",
         json!({"containers": [{"name": "log-agent", "image": image}]}),
     )
 }
 
-pub(crate) fn images() -> Value {
-    plugin("image-policy", json!({"refuseLatest": true}))
+pub(crate) fn image_policy_stage() -> Value {
+    plugin_stage("image-policy", json!({"refuseLatest": true}))
 }
 
-pub(crate) fn misbehaves(behaviour: &str) -> Value {
-    plugin("guest-misbehaves", json!({"behaviour": behaviour}))
+pub(crate) fn misbehaving_stage(behaviour: &str) -> Value {
+    plugin_stage("guest-misbehaves", json!({"behaviour": behaviour}))
 }

@@ -48,7 +48,7 @@ pub(crate) enum Means {
 }
 
 impl Means {
-    pub(crate) fn is_of_admin(&self) -> bool {
+    pub(crate) fn is_admin_attack(&self) -> bool {
         matches!(self, Self::Admin(_) | Self::Decisions(_))
     }
 }
@@ -83,7 +83,7 @@ pub(crate) enum Settings {
     Patch(fn() -> String),
 }
 
-const fn guest(name: &'static str, behaviour: &'static str) -> Attack {
+const fn guest_attack(name: &'static str, behaviour: &'static str) -> Attack {
     Attack {
         name,
         means: Means::Guest {
@@ -93,7 +93,7 @@ const fn guest(name: &'static str, behaviour: &'static str) -> Attack {
     }
 }
 
-const fn patch(name: &'static str, patch: fn() -> String, object: usize) -> Attack {
+const fn patch_attack(name: &'static str, patch: fn() -> String, object: usize) -> Attack {
     Attack {
         name,
         means: Means::Guest {
@@ -103,7 +103,7 @@ const fn patch(name: &'static str, patch: fn() -> String, object: usize) -> Atta
     }
 }
 
-const fn module(name: &'static str, module: fn() -> Result<Vec<u8>, Error>) -> Attack {
+const fn module_attack(name: &'static str, module: fn() -> Result<Vec<u8>, Error>) -> Attack {
     Attack {
         name,
         means: Means::Module(module),
@@ -111,22 +111,22 @@ const fn module(name: &'static str, module: fn() -> Result<Vec<u8>, Error>) -> A
 }
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    guest("guest loops", "loops-forever"),
-    guest("guest grows memory", "grows-memory"),
-    guest("guest fills memory", "fills-memory"),
-    guest("guest answers 8 MiB", "huge-patch"),
-    guest("guest logs", "logs-without-end"),
-    patch("patch doubles the object", doubling, 0),
-    patch("patch copies 200 KiB", copying, 200 << 10),
-    patch("patch inserts 20,000", || inserting(20_000), 0),
-    patch("patch inserts 9,999", || inserting(9_999), 0),
+    guest_attack("guest loops", "loops-forever"),
+    guest_attack("guest grows memory", "grows-memory"),
+    guest_attack("guest fills memory", "fills-memory"),
+    guest_attack("guest answers 8 MiB", "huge-patch"),
+    guest_attack("guest logs", "logs-without-end"),
+    patch_attack("patch doubles the object", doubling_patch, 0),
+    patch_attack("patch copies 200 KiB", copying_patch, 200 << 10),
+    patch_attack("patch inserts 20,000", || inserting_patch(20_000), 0),
+    patch_attack("patch inserts 9,999", || inserting_patch(9_999), 0),
     Attack {
         name: "policy verifies a chain",
-        means: Means::Policy(modules::verifying),
+        means: Means::Policy(modules::verifying_module),
     },
     Attack {
         name: "expression writes 16 MB",
-        means: Means::Expressions(WRITING),
+        means: Means::Expressions(WRITING_EXPRESSIONS),
     },
     Attack {
         name: "audit webhook hangs",
@@ -170,9 +170,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
         name: "configure fills 800 MiB",
         means: Means::Configuring("fills-memory-in-configure"),
     },
-    module("component explodes", modules::exploding),
-    module("component compiles long", modules::slow),
-    module("the same within limits", modules::slow_within_limits),
+    module_attack("component explodes", modules::exploding_module),
+    module_attack("component compiles long", modules::slow_module),
+    module_attack("the same within limits", modules::slow_module_within_limits),
     Attack {
         name: "FIFO as a module",
         means: Means::Fifo,
@@ -183,19 +183,19 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "nested aliases",
-        means: Means::Documents(|| aliases("[", "]")),
+        means: Means::Documents(|| nested_aliases("[", "]")),
     },
     Attack {
         name: "nested aliases, merged",
-        means: Means::Documents(|| aliases("{<<: [", "]}")),
+        means: Means::Documents(|| nested_aliases("{<<: [", "]}")),
     },
     Attack {
         name: "sign-in form of 8 MB",
-        means: Means::Admin(sign_in),
+        means: Means::Admin(sign_in_call),
     },
     Attack {
         name: "what applies to 3.5 MB",
-        means: Means::Admin(applies),
+        means: Means::Admin(applies_call),
     },
     Attack {
         name: "4,000 decisions of one uid",
@@ -205,7 +205,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 
 /// All elements of the lists refer to the same text of 100,000 bytes, which needs little memory. In the JSON of the
 /// result, however, this text is written 160 times.
-const WRITING: &str = r#"cel:
+const WRITING_EXPRESSIONS: &str = r#"cel:
         variables:
           - name: text
             expression: >-
@@ -220,7 +220,7 @@ const WRITING: &str = r#"cel:
                 [JSONPatch{op: 'add', path: '/spec/a', value:
                 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].map(i, variables.texts)}]"#;
 
-fn sign_in() -> AttackCall {
+fn sign_in_call() -> AttackCall {
     AttackCall {
         method: Method::POST,
         path: "/sign-in".to_owned(),
@@ -232,7 +232,7 @@ fn sign_in() -> AttackCall {
     }
 }
 
-fn applies() -> AttackCall {
+fn applies_call() -> AttackCall {
     let labels: Map<String, Value> = (0..100_000)
         .map(|number| (format!("label-{number:07}"), "a-value-of-16-chr".into()))
         .collect();
@@ -250,17 +250,17 @@ fn applies() -> AttackCall {
 }
 
 /// Returns a patch that makes the object twice as large with each operation, by copying it into itself.
-fn doubling() -> String {
+fn doubling_patch() -> String {
     patch_of((0..35).map(|number| format!(r#"{{"op":"copy","from":"","path":"/b{number}"}}"#)))
 }
 
 /// Returns a patch that copies a large part of the object with each operation.
-fn copying() -> String {
+fn copying_patch() -> String {
     patch_of((0..1000).map(|number| format!(r#"{{"op":"copy","from":"/spec","path":"/b{number}"}}"#)))
 }
 
 /// Returns a patch that inserts `count` items at the start of a list. Each insertion has to move all items behind it.
-fn inserting(count: usize) -> String {
+fn inserting_patch(count: usize) -> String {
     let begin = r#"{"op":"add","path":"/spec/a","value":[]}"#.to_owned();
     let insert = r#"{"op":"add","path":"/spec/a/0","value":0}"#.to_owned();
     patch_of(std::iter::once(begin).chain(std::iter::repeat_n(insert, count)))
@@ -275,7 +275,7 @@ fn documents() -> String {
 }
 
 /// Returns a few hundred bytes of YAML. Through aliases, each line repeats the line before it nine times.
-fn aliases(open: &str, close: &str) -> String {
+fn nested_aliases(open: &str, close: &str) -> String {
     let lines = (1..10).map(|line| {
         let entries = vec![format!("*a{}", line - 1); 9].join(",");
         format!("a{line}: &a{line} {open}{entries}{close}\n")

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 /// The time from the start of a request to the start of the next, unless a request takes longer.
-const PACE: Duration = Duration::from_millis(5);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
@@ -19,7 +19,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    pub(crate) fn at(&self, percent: usize) -> Duration {
+    pub(crate) fn percentile(&self, percent: usize) -> Duration {
         let last = self.sorted.len().saturating_sub(1);
         self.sorted.get(last * percent / 100).copied().unwrap_or(Duration::MAX)
     }
@@ -41,14 +41,14 @@ impl Requests {
         let client = Client::new()?;
         let url = format!("{}{}", self.front, self.path);
         let mut latency = Latency::default();
-        let mut turns = tokio::time::interval(PACE);
+        let mut turns = tokio::time::interval(REQUEST_INTERVAL);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let started = Instant::now();
         while started.elapsed() < time {
             turns.tick().await;
             match &self.probed {
                 None => {
-                    let reply = client.bcs(Method::POST, &url, self.object.clone());
+                    let reply = client.send_bcs(Method::POST, &url, self.object.clone());
                     latency
                         .measure(reply.map(|reply| match reply {
                             Ok(reply) if reply.status == 200 => Ok(()),
@@ -59,10 +59,10 @@ impl Requests {
                 }
                 Some(admin) => {
                     let headers = "content-type: application/json\r\nbcs-clusterid: BCS-MESOS-10001\r\n";
-                    let create = on_new_connection(&self.front, "POST", &self.path, headers, &self.object);
+                    let create = send_on_new_connection(&self.front, "POST", &self.path, headers, &self.object);
                     latency.measure(create).await;
                     latency
-                        .measure(on_new_connection(admin, "GET", "/healthz", "", ""))
+                        .measure(send_on_new_connection(admin, "GET", "/healthz", "", ""))
                         .await;
                 }
             }
@@ -80,7 +80,7 @@ impl Latency {
     }
 }
 
-async fn on_new_connection(url: &str, method: &str, path: &str, headers: &str, body: &str) -> Result<(), String> {
+async fn send_on_new_connection(url: &str, method: &str, path: &str, headers: &str, body: &str) -> Result<(), String> {
     let address = url.trim_start_matches("http://");
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",

@@ -10,12 +10,12 @@ use tokio::{
     task::JoinSet,
 };
 
-const INFORMATIONAL: &str = "HTTP/1.1 103 Early Hints\r\n\r\n";
-const FINAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+const INFORMATIONAL_RESPONSE: &str = "HTTP/1.1 103 Early Hints\r\n\r\n";
+const FINAL_RESPONSE: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
 /// Starts a server, and returns its URL. If a request contains `attacked`, the server sends informational responses
-/// without end instead of an answer, on threads of `attackers`.
-pub(crate) async fn serve(attackers: &Handle) -> Result<(String, JoinSet<()>), Error> {
+/// without end instead of an answer, on threads of `attacker_runtime`.
+pub(crate) async fn start_endless_server(attackers: &Handle) -> Result<(String, JoinSet<()>), Error> {
     let listening = || {
         let socket = TcpSocket::new_v4()?;
         socket.set_send_buffer_size(ATTACKING_SEND_BUFFER)?;
@@ -58,17 +58,17 @@ async fn respond(stream: TcpStream, attackers: Handle) -> io::Result<()> {
         stream.read_exact(&mut body).await?;
         request += &String::from_utf8_lossy(&body);
         if request.contains("attacked") {
-            attackers.spawn(flood(stream));
+            attackers.spawn(send_endlessly(stream));
             return Ok(());
         }
-        stream.write_all(FINAL.as_bytes()).await?;
+        stream.write_all(FINAL_RESPONSE.as_bytes()).await?;
     }
 }
 
 /// Sends informational responses (1xx) without end. After each write, it lets other threads run, because a real
 /// attacker would not use the CPU of this machine.
-async fn flood(mut stream: BufReader<TcpStream>) -> io::Result<()> {
-    let responses = INFORMATIONAL.repeat(1000);
+async fn send_endlessly(mut stream: BufReader<TcpStream>) -> io::Result<()> {
+    let responses = INFORMATIONAL_RESPONSE.repeat(1000);
     loop {
         stream.write_all(responses.as_bytes()).await?;
         yield_now();

@@ -115,7 +115,7 @@ async fn run_attack(attack: &Attack, arguments: &Arguments, store: &Path, attack
     scene.prepare(attack).await?;
     scene.warm_up().await?;
     let quiet = scene.measure(time / 2).await?;
-    let before = scene.memory()?;
+    let before = scene.memory_bytes()?;
     let limit = before + (arguments.memory << 20);
     let (attacked, memory, outcome) = scene.measure_during(attack, arguments.clients, time, limit).await?;
     let Some(attacked) = attacked else {
@@ -126,7 +126,7 @@ async fn run_attack(attack: &Attack, arguments: &Arguments, store: &Path, attack
         );
         return Ok(false);
     };
-    let ratio = attacked.at(99).as_secs_f64() / quiet.at(99).as_secs_f64();
+    let ratio = attacked.percentile(99).as_secs_f64() / quiet.percentile(99).as_secs_f64();
     println!(
         "{:<26} {:>9} {:>9} {:>9} {:>9} {ratio:>6.1} {:>7}M  {outcome}",
         attack.name,
@@ -143,5 +143,5 @@ async fn run_attack(attack: &Attack, arguments: &Arguments, store: &Path, attack
 }
 
 fn milliseconds(latency: &Latency, percent: usize) -> String {
-    format!("{:.2}ms", latency.at(percent).as_secs_f64() * 1e3)
+    format!("{:.2}ms", latency.percentile(percent).as_secs_f64() * 1e3)
 }

@@ -40,18 +40,18 @@ definitions: [chains]
 ";
 
 /// The maximum size of a request body in bytes, which is the default of `limits.body`.
-const LARGEST_BODY: usize = 7 << 20;
+const BODY_SIZE_LIMIT: usize = 7 << 20;
 
 /// A client opens this many watches of objects in the agent's cluster, and reads none of them.
-const WATCHES: usize = 256;
+const WATCH_COUNT: usize = 256;
 
-const API: &str = "/mesosdriver/v4";
+const API_PATH: &str = "/mesosdriver/v4";
 
-fn applications(namespace: &str) -> String {
+fn applications_path(namespace: &str) -> String {
     format!("/namespaces/{namespace}/applications")
 }
 
-fn application(namespace: &str, filler: usize) -> String {
+fn application_json(namespace: &str, filler: usize) -> String {
     json!({
         "apiVersion": "v4",
         "kind": "application",
@@ -65,24 +65,24 @@ fn application(namespace: &str, filler: usize) -> String {
 pub(crate) struct HostileScene {
     directory: TempDir,
     program: Admittance,
-    attackers: Handle,
-    admin: String,
-    api: &'static str,
-    is_of_admin: bool,
+    attacker_runtime: Handle,
+    admin_url: String,
+    api_path: &'static str,
+    is_admin_attack: bool,
     _upstream: Option<FakeUpstream>,
     /// The webhook that never answers: a server that accepts connections and does nothing else.
     _silent: TcpListener,
-    _informational: JoinSet<()>,
+    _informational_server: JoinSet<()>,
 }
 
 impl HostileScene {
-    pub(crate) async fn start(attack: &Attack, store: &Path, attackers: &Handle) -> Result<Self, Error> {
+    pub(crate) async fn start(attack: &Attack, store: &Path, attacker_runtime: &Handle) -> Result<Self, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
         let chains = directory.path().join("chains");
         std::fs::create_dir(&chains).map_err(Error::io("a directory for definitions"))?;
-        let silent = TcpListener::bind("127.0.0.1:0").await.map_err(Error::io("listening"))?;
-        let address = silent.local_addr().map_err(Error::io("an address"))?;
-        let (informational, serving) = informational::serve(attackers).await?;
+        let silent_listener = TcpListener::bind("127.0.0.1:0").await.map_err(Error::io("listening"))?;
+        let silent_address = silent_listener.local_addr().map_err(Error::io("an address"))?;
+        let (informational_url, informational_server) = informational::start_endless_server(attacker_runtime).await?;
         let guest = Artifacts::find()?.component("guest-misbehaves")?;
         let plugin = |settings: serde_json::Value| {
             format!(
@@ -107,7 +107,7 @@ impl HostileScene {
             }
             Means::Expressions(hook) => text += &chain("attacked", hook, "timeout: 250ms"),
             Means::SilentWebhook => {
-                let webhook = format!("webhook: {{ protocol: AdmissionReview, url: \"https://{address}/\" }}");
+                let webhook = format!("webhook: {{ protocol: AdmissionReview, url: \"https://{silent_address}/\" }}");
                 text += &chain("attacked", &webhook, "mode: Audit");
             }
             Means::Informational(AttackServer::Webhook) => {
@@ -121,7 +121,7 @@ impl HostileScene {
                     "admissionWebhooks": [{
                         "name": "attacked",
                         "failurePolicy": "Fail",
-                        "clientConfig": {"url": format!("{informational}/attacked/")},
+                        "clientConfig": {"url": format!("{informational_url}/attacked/")},
                         "namespaceSelector": {"operator": "In", "values": ["attacked"]},
                     }],
                 });
@@ -129,9 +129,9 @@ impl HostileScene {
             }
             Means::Informational(AttackServer::OfPlugin) => {
                 let guest = Artifacts::find()?.component("guest-reaches-out")?;
-                let settings = json!({"target": "http", "url": format!("{informational}/attacked/")});
+                let settings = json!({"target": "http", "url": format!("{informational_url}/attacked/")});
                 let plugin = format!(
-                    "plugin: {{ source: \"file:{}\", settings: {settings}, allow: {{ http: [\"{informational}\"] }} }}",
+                    "plugin: {{ source: \"file:{}\", settings: {settings}, allow: {{ http: [\"{informational_url}\"] }} }}",
                     guest.display()
                 );
                 text += &chain("attacked", &plugin, "timeout: 2s");
@@ -141,31 +141,31 @@ impl HostileScene {
         write(&chains.join("chains.yaml"), &text)?;
         let config = directory.path().join("admittance.yaml");
         let (upstream, url) = if matches!(attack.means, Means::Informational(AttackServer::Upstream)) {
-            (None, informational)
+            (None, informational_url)
         } else {
-            let upstream = FakeUpstream::discarding().await?;
+            let upstream = FakeUpstream::start_discarding().await?;
             let url = upstream.url();
             (Some(upstream), url)
         };
         let serve = Serve::new(&config)?.store(store);
         let (serve, api) = if let Means::Tunnel(_) = attack.means {
-            write(&config, gateway(&url))?;
+            write(&config, gateway_config(&url))?;
             (serve, "/bcsapi/v4/scheduler/mesos")
         } else {
             write(&config, CONFIG)?;
-            (serve.upstream(&url), API)
+            (serve.upstream(&url), API_PATH)
         };
         let program = serve.start().await?;
         Ok(Self {
-            admin: program.admin_url(""),
-            api,
-            is_of_admin: attack.means.is_of_admin(),
+            admin_url: program.admin_url(""),
+            api_path: api,
+            is_admin_attack: attack.means.is_admin_attack(),
             directory,
             program,
-            attackers: attackers.clone(),
+            attacker_runtime: attacker_runtime.clone(),
             _upstream: upstream,
-            _silent: silent,
-            _informational: serving,
+            _silent: silent_listener,
+            _informational_server: informational_server,
         })
     }
 
@@ -178,19 +178,19 @@ impl HostileScene {
         Ok(())
     }
 
-    pub(crate) async fn measure(&self, time: Duration) -> Result<Latency, Error> {
+    pub(crate) async fn measure(&self, duration: Duration) -> Result<Latency, Error> {
         let requests = Requests {
             front: self.program.url(""),
-            path: format!("{}{}", self.api, applications("good")),
-            object: application("good", 800),
-            probed: self.is_of_admin.then(|| self.admin.clone()),
+            path: format!("{}{}", self.api_path, applications_path("good")),
+            object: application_json("good", 800),
+            probed: self.is_admin_attack.then(|| self.admin_url.clone()),
         };
-        requests.send(time).await
+        requests.send(duration).await
     }
 
-    pub(crate) fn memory(&self) -> Result<u64, Error> {
+    pub(crate) fn memory_bytes(&self) -> Result<u64, Error> {
         let processes = self.program.children()?;
-        let children = processes.iter().filter_map(|child| resident(child));
+        let children = processes.iter().filter_map(|child| resident_bytes(child));
         Ok(self.program.resident_memory()? + children.sum::<u64>())
     }
 
@@ -200,24 +200,24 @@ impl HostileScene {
         &mut self,
         attack: &Attack,
         clients: usize,
-        time: Duration,
-        limit: u64,
+        duration: Duration,
+        memory_limit: u64,
     ) -> Result<(Option<Latency>, u64, String), Error> {
         let outcomes = Outcomes::default();
         let mut attackers = JoinSet::new();
-        self.attack(attack, clients, &outcomes, &mut attackers)?;
+        self.start_attack(attack, clients, &outcomes, &mut attackers)?;
         let (mut peak, started) = (0, Instant::now());
-        let measured = {
-            let measuring = self.measure(time);
+        let latency = {
+            let measuring = self.measure(duration);
             tokio::pin!(measuring);
             let mut checks = tokio::time::interval(Duration::from_millis(50));
             loop {
                 tokio::select! {
                     measured = &mut measuring => break Some(measured?),
                     _ = checks.tick() => {
-                        peak = peak.max(self.memory()?);
+                        peak = peak.max(self.memory_bytes()?);
                         // The program is stopped before the machine begins to swap.
-                        if peak > 2 * limit {
+                        if peak > 2 * memory_limit {
                             break None;
                         }
                     }
@@ -225,41 +225,48 @@ impl HostileScene {
             }
         };
         attackers.shutdown().await;
-        let mut text = outcomes.text();
-        if measured.is_none() {
+        let mut outcome_text = outcomes.text();
+        if latency.is_none() {
             self.program.kill().await?;
-        } else if text.is_empty() {
-            text = format!("no answer in {:.0?}", started.elapsed());
+        } else if outcome_text.is_empty() {
+            outcome_text = format!("no answer in {:.0?}", started.elapsed());
         }
-        Ok((measured, peak, text))
+        Ok((latency, peak, outcome_text))
     }
 
-    fn attack(
+    fn start_attack(
         &self,
         attack: &Attack,
         clients: usize,
         outcomes: &Outcomes,
         attackers: &mut JoinSet<()>,
     ) -> Result<(), Error> {
-        let dry_run = format!("{}/v1/definitions?dryRun=true", self.admin);
+        let dry_run = format!("{}/v1/definitions?dryRun=true", self.admin_url);
         let module = || self.directory.path().join("module.wasm");
         let text = match &attack.means {
             Means::Guest { object, .. } => {
-                self.creating(*object, clients, outcomes, attackers)?;
+                self.spawn_creating_clients(*object, clients, outcomes, attackers)?;
                 return Ok(());
             }
             Means::Policy(_) | Means::Expressions(_) | Means::SilentWebhook | Means::Informational(_) => {
-                self.creating(0, clients, outcomes, attackers)?;
+                self.spawn_creating_clients(0, clients, outcomes, attackers)?;
                 return Ok(());
             }
             Means::UnfinishedBodies { connections, request } => {
-                let attack = unfinished(self.address(), *connections, *request, outcomes.clone());
-                attackers.spawn_on(attack, &self.attackers);
+                let unfinished_requests =
+                    hold_unfinished_requests(self.address(), *connections, *request, outcomes.clone());
+                attackers.spawn_on(unfinished_requests, &self.attacker_runtime);
                 return Ok(());
             }
             Means::Tunnel(reply) => {
-                let attacking = flood(self.admin.clone(), self.address(), *reply, clients, outcomes.clone());
-                attackers.spawn_on(attacking, &self.attackers);
+                let attacking = run_flood(
+                    self.admin_url.clone(),
+                    self.address(),
+                    *reply,
+                    clients,
+                    outcomes.clone(),
+                );
+                attackers.spawn_on(attacking, &self.attacker_runtime);
                 return Ok(());
             }
             Means::Configuring(behaviour) => {
@@ -272,16 +279,16 @@ impl HostileScene {
             }
             Means::Module(bytes) => {
                 write(&module(), bytes()?)?;
-                using(&module())
+                chain_with_module(&module())
             }
             Means::Fifo => {
                 let mkfifo_status = std::process::Command::new("mkfifo").arg(module()).status();
                 mkfifo_status.map_err(Error::io("mkfifo"))?;
-                using(&module())
+                chain_with_module(&module())
             }
             Means::Documents(text) => text(),
             Means::Admin(call) => {
-                self.calling(&call(), clients, outcomes, attackers);
+                self.spawn_calling_clients(&call(), clients, outcomes, attackers);
                 return Ok(());
             }
             Means::Decisions(_) => {
@@ -291,11 +298,11 @@ impl HostileScene {
                     headers: &[],
                     body: Bytes::new(),
                 };
-                self.calling(&call, clients, outcomes, attackers);
+                self.spawn_calling_clients(&call, clients, outcomes, attackers);
                 return Ok(());
             }
         };
-        attackers.spawn_on(repeating(dry_run, text, outcomes.clone()), &self.attackers);
+        attackers.spawn_on(repeat_dry_run(dry_run, text, outcomes.clone()), &self.attacker_runtime);
         Ok(())
     }
 
@@ -304,24 +311,36 @@ impl HostileScene {
             return Ok(());
         };
         let client = Client::new()?;
-        let url = self.program.url(&format!("{}{}", self.api, applications("attacked")));
+        let url = self
+            .program
+            .url(&format!("{}{}", self.api_path, applications_path("attacked")));
         for _ in 0..count {
             let request = Request::post(&url)
                 .header(CONTENT_TYPE, "application/json")
                 .header("BCS-ClusterID", "BCS-MESOS-10001")
                 .header("X-Request-Id", "chosen")
-                .body(application("attacked", 9 << 10))
+                .body(application_json("attacked", 9 << 10))
                 .map_err(|error| Error::Invalid(error.to_string()))?;
             client.send(request).await?;
         }
         Ok(())
     }
 
-    fn calling(&self, call: &AttackCall, clients: usize, outcomes: &Outcomes, attackers: &mut JoinSet<()>) {
+    fn spawn_calling_clients(
+        &self,
+        call: &AttackCall,
+        clients: usize,
+        outcomes: &Outcomes,
+        attackers: &mut JoinSet<()>,
+    ) {
         for _ in 0..clients {
-            let (url, call, outcomes) = (format!("{}{}", self.admin, call.path), call.clone(), outcomes.clone());
+            let (url, call, outcomes) = (
+                format!("{}{}", self.admin_url, call.path),
+                call.clone(),
+                outcomes.clone(),
+            );
             let calling = async move {
-                let Ok(client) = Client::attacking() else { return };
+                let Ok(client) = Client::for_attacks() else { return };
                 loop {
                     let mut request = Request::builder().method(call.method.clone()).uri(&url);
                     for (name, value) in call.headers {
@@ -336,11 +355,11 @@ impl HostileScene {
                     });
                 }
             };
-            attackers.spawn_on(calling, &self.attackers);
+            attackers.spawn_on(calling, &self.attacker_runtime);
         }
     }
 
-    fn creating(
+    fn spawn_creating_clients(
         &self,
         filler: usize,
         clients: usize,
@@ -348,25 +367,27 @@ impl HostileScene {
         attackers: &mut JoinSet<()>,
     ) -> Result<(), Error> {
         for _ in 0..clients {
-            let (client, outcomes) = (Client::attacking()?, outcomes.clone());
-            let url = self.program.url(&format!("{}{}", self.api, applications("attacked")));
-            let body = application("attacked", filler);
+            let (client, outcomes) = (Client::for_attacks()?, outcomes.clone());
+            let url = self
+                .program
+                .url(&format!("{}{}", self.api_path, applications_path("attacked")));
+            let body = application_json("attacked", filler);
             let creating = async move {
                 loop {
-                    let answer = client.bcs(Method::POST, &url, body.clone()).await;
+                    let answer = client.send_bcs(Method::POST, &url, body.clone()).await;
                     outcomes.add(match answer {
-                        Ok(reply) => outcome(reply.status.as_u16(), &reply.text()),
+                        Ok(reply) => describe_outcome(reply.status.as_u16(), &reply.text()),
                         Err(error) => error.to_string(),
                     });
                 }
             };
-            attackers.spawn_on(creating, &self.attackers);
+            attackers.spawn_on(creating, &self.attacker_runtime);
         }
         Ok(())
     }
 }
 
-fn chain(name: &str, hook: &str, more: &str) -> String {
+fn chain(name: &str, hook: &str, more_fields: &str) -> String {
     format!(
         "---
 apiVersion: admittance.dev/v1alpha1
@@ -378,12 +399,12 @@ spec:
     - name: {name}
       {hook}
       namespaceSelector: {{ operator: In, values: [{name}] }}
-      {more}
+      {more_fields}
 "
     )
 }
 
-fn using(module: &Path) -> String {
+fn chain_with_module(module: &Path) -> String {
     chain(
         "new",
         &format!("plugin: {{ source: \"file:{}\" }}", module.display()),
@@ -391,21 +412,21 @@ fn using(module: &Path) -> String {
     )
 }
 
-async fn repeating(url: String, text: String, outcomes: Outcomes) {
-    let Ok(client) = Client::attacking() else { return };
+async fn repeat_dry_run(url: String, text: String, outcomes: Outcomes) {
+    let Ok(client) = Client::for_attacks() else { return };
     loop {
         let request = Request::post(&url).header(CONTENT_TYPE, "application/yaml");
         let Ok(request) = request.body(text.clone()) else {
             return;
         };
         outcomes.add(match client.send(request).await {
-            Ok(reply) => outcome(reply.status.as_u16(), &reply.text()),
+            Ok(reply) => describe_outcome(reply.status.as_u16(), &reply.text()),
             Err(error) => error.to_string(),
         });
     }
 }
 
-fn gateway(driver: &str) -> String {
+fn gateway_config(driver: &str) -> String {
     format!(
         "dialect:
   gateway:
@@ -415,22 +436,22 @@ fn gateway(driver: &str) -> String {
     )
 }
 
-async fn flood(admin: String, gateway: String, reply: EndlessReply, clients: usize, outcomes: Outcomes) {
-    if let Err(error) = flooding(admin, gateway, reply, clients, &outcomes).await {
+async fn run_flood(admin: String, gateway: String, reply: EndlessReply, clients: usize, outcomes: Outcomes) {
+    if let Err(error) = try_flood(admin, gateway, reply, clients, &outcomes).await {
         outcomes.add(error.to_string());
     }
     std::future::pending::<()>().await;
 }
 
-async fn flooding(
+async fn try_flood(
     admin: String,
     gateway: String,
     reply: EndlessReply,
     clients: usize,
     outcomes: &Outcomes,
 ) -> Result<(), Error> {
-    let client = Client::attacking()?;
-    let change = async |path: &str, body: serde_json::Value| {
+    let client = Client::for_attacks()?;
+    let post_admin = async |path: &str, body: serde_json::Value| {
         let request = Request::post(format!("{admin}/v1/{path}"))
             .header(CONTENT_TYPE, "application/json")
             .body(body.to_string())
@@ -438,10 +459,10 @@ async fn flooding(
         client.send(request).await?.json()
     };
     let text = |reply: &serde_json::Value, field: &str| reply[field].as_str().unwrap_or_default().to_owned();
-    change("users", json!({"name": "mallory"})).await?;
-    let token = change("users/mallory/tokens", json!({"expiresIn": 3600})).await?;
-    let cluster = change("clusters", json!({"id": "dev", "creator": "mallory"})).await?;
-    let register_token = change("clusters/plain-dev/register-token", json!({})).await?;
+    post_admin("users", json!({"name": "mallory"})).await?;
+    let token = post_admin("users/mallory/tokens", json!({"expiresIn": 3600})).await?;
+    let cluster = post_admin("clusters", json!({"id": "dev", "creator": "mallory"})).await?;
+    let register_token = post_admin("clusters/plain-dev/register-token", json!({})).await?;
     let agent = TunnelFlood {
         gateway: gateway.clone(),
         cluster: "plain-dev".to_owned(),
@@ -452,10 +473,10 @@ async fn flooding(
     };
     let path = format!("/tunnels/clusters/{}/api/v1/pods", text(&cluster, "identifier"));
     let token = text(&token, "token");
-    let watching = async {
+    let hold_watches = async {
         loop {
             let mut streams = Vec::new();
-            for _ in 0..WATCHES {
+            for _ in 0..WATCH_COUNT {
                 match agent.watch(&path, &token).await {
                     Ok(stream) => streams.push(stream),
                     Err(error) => outcomes.add(error.to_string()),
@@ -477,14 +498,14 @@ async fn flooding(
                 return;
             };
             outcomes.add(match client.send(request).await {
-                Ok(reply) => outcome(reply.status.as_u16(), &reply.text()),
+                Ok(reply) => describe_outcome(reply.status.as_u16(), &reply.text()),
                 Err(error) => error.to_string(),
             });
         }
     });
     let attack = async {
         match reply {
-            EndlessReply::Body => watching.await,
+            EndlessReply::Body => hold_watches.await,
             EndlessReply::Informational => drop(join_all(requests).await),
         }
     };
@@ -497,13 +518,13 @@ async fn flooding(
 }
 
 /// Opens connections from another IP address. Sends an incomplete request on each, and keeps it open.
-async fn unfinished(address: String, count: usize, request: UnfinishedRequest, outcomes: Outcomes) {
+async fn hold_unfinished_requests(address: String, count: usize, request: UnfinishedRequest, outcomes: Outcomes) {
     let (path, length, sent_length) = match request {
         UnfinishedRequest::Streamed => ("/not/hooked".to_owned(), 1000, 1),
         UnfinishedRequest::Held => (
-            format!("{API}{}", applications("attacked")),
-            LARGEST_BODY,
-            LARGEST_BODY - 1,
+            format!("{API_PATH}{}", applications_path("attacked")),
+            BODY_SIZE_LIMIT,
+            BODY_SIZE_LIMIT - 1,
         ),
     };
     let head = format!(
@@ -550,7 +571,7 @@ impl Outcomes {
     }
 }
 
-fn outcome(status: u16, text: &str) -> String {
+fn describe_outcome(status: u16, text: &str) -> String {
     let failure = text.split_once("failed (").and_then(|(_, rest)| rest.split_once(')'));
     match failure {
         Some((failure, _)) => failure.to_owned(),
@@ -559,7 +580,7 @@ fn outcome(status: u16, text: &str) -> String {
     }
 }
 
-fn resident(process: &str) -> Option<u64> {
+fn resident_bytes(process: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim()

@@ -93,7 +93,7 @@ async fn swap(swaps: Swaps) -> Result<bool, Error> {
         row(&name, format!("{:.1?}", swapped.latency(percent)));
     }
     row("memory before", megabytes(swapped.memory_before));
-    row("memory, most after a swap", megabytes(swapped.memory_most));
+    row("memory, most after a swap", megabytes(swapped.memory_peak));
     row("memory after", megabytes(swapped.memory_after));
     let SwapResult {
         load_counts, status, ..

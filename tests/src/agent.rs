@@ -48,14 +48,14 @@ pub enum EndlessReply {
     Informational,
 }
 
-const DATA: i64 = 1;
-const CONNECT: i64 = 2;
-const ERROR: i64 = 3;
+const DATA_FRAME: i64 = 1;
+const CONNECT_FRAME: i64 = 2;
+const ERROR_FRAME: i64 = 3;
 
 impl TunnelFlood {
     /// Opens a tunnel and sends an endless reply on every connection in it, until the gateway closes the tunnel.
     pub async fn run(&self) -> Result<(), Error> {
-        let (acceptor, ca) = server()?;
+        let (acceptor, ca) = tls_server()?;
         let params = json!({
             "address": "https://10.0.0.1:6443",
             "userToken": "token",
@@ -100,19 +100,19 @@ impl TunnelFlood {
                 Some(Ok(_)) => continue,
                 Some(Err(_)) | None => return Ok(()),
             };
-            let [_, connection, kind] = [(); 3].map(|()| take(&mut bytes));
+            let [_, connection, kind] = [(); 3].map(|()| take_varint(&mut bytes));
             match kind {
-                CONNECT => {
+                CONNECT_FRAME => {
                     let writer = self.serve(connection, acceptor.clone(), frames.clone());
                     connections.insert(connection, writer);
                 }
-                DATA => {
-                    let _deadline = take(&mut bytes);
+                DATA_FRAME => {
+                    let _deadline = take_varint(&mut bytes);
                     if let Some(writer) = connections.get_mut(&connection) {
                         let _ = writer.write_all(&bytes).await;
                     }
                 }
-                ERROR => drop(connections.remove(&connection)),
+                ERROR_FRAME => drop(connections.remove(&connection)),
                 _ => {}
             }
         }
@@ -144,7 +144,7 @@ impl TunnelFlood {
                 let data = buffer.get(..length).unwrap_or_default();
                 let empty = std::iter::repeat_n(&[][..], flood.empty_frames);
                 for data in std::iter::once(data).chain(empty) {
-                    let mut frame: Vec<u8> = [1, connection, DATA, 0].into_iter().flat_map(varint).collect();
+                    let mut frame: Vec<u8> = [1, connection, DATA_FRAME, 0].into_iter().flat_map(varint).collect();
                     frame.extend_from_slice(data);
                     if frames.send(frame.into()).await.is_err() {
                         return;
@@ -178,7 +178,7 @@ impl EndlessReply {
     }
 }
 
-fn server() -> Result<(TlsAcceptor, String), Error> {
+fn tls_server() -> Result<(TlsAcceptor, String), Error> {
     let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
     let certified = rcgen::generate_simple_self_signed(["kubernetes".to_owned()]).map_err(|error| invalid(&error))?;
     let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).map_err(|error| invalid(&error))?;
@@ -204,7 +204,7 @@ fn varint(value: i64) -> Vec<u8> {
     bytes
 }
 
-fn take(bytes: &mut Bytes) -> i64 {
+fn take_varint(bytes: &mut Bytes) -> i64 {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         if !bytes.has_remaining() {

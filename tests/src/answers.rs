@@ -6,18 +6,18 @@ use std::{
 /// An answer that a client has received: when it arrived, and which version of the table gave it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimedAnswer {
-    pub at: Instant,
+    pub answered_at: Instant,
     pub version: u32,
 }
 
 impl TimedAnswer {
     /// Returns an answer that arrives now; `None` if the message contains neither `version N` nor `version-N`.
-    pub fn now(message: &str) -> Option<Self> {
+    pub fn from_message(message: &str) -> Option<Self> {
         let (_, number) = message.split_once("version")?;
         let number = number.strip_prefix([' ', '-'])?;
         let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
         Some(Self {
-            at: Instant::now(),
+            answered_at: Instant::now(),
             version: digits.parse().ok()?,
         })
     }
@@ -29,7 +29,11 @@ impl TimedAnswer {
 pub fn longest_overlap(answers: &[TimedAnswer]) -> (Duration, u32) {
     let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
     let mut longest = (Duration::ZERO, 0);
-    for TimedAnswer { at, version } in answers {
+    for TimedAnswer {
+        answered_at: at,
+        version,
+    } in answers
+    {
         first.entry(*version).or_insert(*at);
         let newer = first.range(version + 1..).map(|(_, first)| *first).min();
         if let Some(newer) = newer {
@@ -47,7 +51,7 @@ mod tests {
     fn the_overlap_of_two_tables_ends_with_the_last_answer_of_the_earlier_one() {
         let begin = Instant::now();
         let answer = |(millis, version): (u64, u32)| TimedAnswer {
-            at: begin + Duration::from_millis(millis),
+            answered_at: begin + Duration::from_millis(millis),
             version,
         };
         for (answers, longest, version) in [
@@ -75,7 +79,7 @@ mod tests {
             ("version x", None),
         ] {
             assert_eq!(
-                TimedAnswer::now(message).map(|answer| answer.version),
+                TimedAnswer::from_message(message).map(|answer| answer.version),
                 version,
                 "{message}"
             );

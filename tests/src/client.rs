@@ -53,25 +53,25 @@ impl Reply {
 impl Client {
     /// Returns a client for plain HTTP.
     pub fn new() -> Result<Self, Error> {
-        Self::trusting(ClientTrust::default())
+        Self::with_trust(ClientTrust::default())
     }
 
     /// Returns a client for plain HTTP whose send buffer is [`ATTACKING_SEND_BUFFER`].
-    pub fn attacking() -> Result<Self, Error> {
-        Self::connecting(Version::HTTP_11, ClientTrust::default(), Some(ATTACKING_SEND_BUFFER))
+    pub fn for_attacks() -> Result<Self, Error> {
+        Self::build(Version::HTTP_11, ClientTrust::default(), Some(ATTACKING_SEND_BUFFER))
     }
 
     /// Returns a client for HTTP and HTTPS.
-    pub fn trusting(trust: ClientTrust<'_>) -> Result<Self, Error> {
-        Self::connecting(Version::HTTP_11, trust, None)
+    pub fn with_trust(trust: ClientTrust<'_>) -> Result<Self, Error> {
+        Self::build(Version::HTTP_11, trust, None)
     }
 
     /// Returns a client for HTTP and HTTPS that also offers HTTP/2.
-    pub fn over_http2(trust: ClientTrust<'_>) -> Result<Self, Error> {
-        Self::connecting(Version::HTTP_2, trust, None)
+    pub fn with_http2(trust: ClientTrust<'_>) -> Result<Self, Error> {
+        Self::build(Version::HTTP_2, trust, None)
     }
 
-    fn connecting(best: Version, trust: ClientTrust<'_>, send_buffer: Option<u32>) -> Result<Self, Error> {
+    fn build(best: Version, trust: ClientTrust<'_>, send_buffer: Option<u32>) -> Result<Self, Error> {
         let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("the client's certificates: {error}"));
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(trust.authorities.as_bytes()) {
@@ -115,13 +115,13 @@ impl Client {
             .map_err(|error| Error::NoReply {
                 method: method.clone(),
                 url: url.clone(),
-                reason: with_causes(&error),
+                reason: error_with_causes(&error),
             })?;
         let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(|error| Error::BrokenReply {
             method,
             url,
-            reason: with_causes(&error),
+            reason: error_with_causes(&error),
         })?;
         Ok(Reply {
             version: head.version,
@@ -139,7 +139,7 @@ impl Client {
     }
 
     /// Sends a JSON body with the header that the BCS driver requires.
-    pub async fn bcs(&self, method: Method, url: &str, body: impl Into<Bytes>) -> Result<Reply, Error> {
+    pub async fn send_bcs(&self, method: Method, url: &str, body: impl Into<Bytes>) -> Result<Reply, Error> {
         let request = Request::builder()
             .method(method)
             .uri(url)
@@ -151,7 +151,7 @@ impl Client {
     }
 }
 
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+fn error_with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

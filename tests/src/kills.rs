@@ -61,7 +61,7 @@ modules: { ca: ca.pem }
 ";
 
 /// The pause between the chunks of a download. With it, a download takes about as long as compilation.
-const PAUSE: Duration = Duration::from_millis(8);
+const DOWNLOAD_PAUSE: Duration = Duration::from_millis(8);
 
 impl Kills {
     /// Runs all kills, and calls `progress` after each with its number and a message.
@@ -146,7 +146,7 @@ impl KillScene {
     async fn new() -> Result<Self, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
         let modules = ModuleServer::start().await?;
-        modules.slow_down(PAUSE);
+        modules.slow_down(DOWNLOAD_PAUSE);
         for name in ["definitions", "modules"] {
             std::fs::create_dir(directory.path().join(name)).map_err(Error::io(name))?;
         }
@@ -154,7 +154,7 @@ impl KillScene {
         write(&directory.path().join("ca.pem"), modules.authority())?;
         Ok(Self {
             directory,
-            upstream: FakeUpstream::forgetful().await?,
+            upstream: FakeUpstream::start_forgetful().await?,
             modules,
             versions: Versions::find()?,
         })
@@ -176,7 +176,7 @@ impl KillScene {
     }
 
     async fn apply(&self, program: &Admittance, generation: u32) -> Result<Result<(), String>, Error> {
-        let request = self.application(program, generation)?;
+        let request = self.apply_request(program, generation)?;
         let reply = Client::new()?.send(request).await?;
         Ok(if reply.status.is_success() {
             Ok(())
@@ -185,7 +185,7 @@ impl KillScene {
         })
     }
 
-    fn application(&self, program: &Admittance, generation: u32) -> Result<Request<String>, Error> {
+    fn apply_request(&self, program: &Admittance, generation: u32) -> Result<Request<String>, Error> {
         let fetched = format!("{generation}.wasm");
         self.modules.put(&fetched, self.versions.module(generation));
         let file = self.path("modules").join(&fetched);
@@ -219,7 +219,7 @@ impl KillScene {
             starting.kill().await?;
             return Ok(false);
         }
-        let (request, client) = (self.application(program, generation)?, Client::new()?);
+        let (request, client) = (self.apply_request(program, generation)?, Client::new()?);
         let applying = tokio::spawn(async move { client.send(request).await });
         tokio::time::sleep(delay).await;
         program.kill().await?;
@@ -240,7 +240,7 @@ impl KillScene {
             "metadata": {"name": "web", "namespace": "shop"},
         });
         let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
-        let reply = Client::new()?.bcs(Method::POST, &url, object.to_string()).await?;
+        let reply = Client::new()?.send_bcs(Method::POST, &url, object.to_string()).await?;
         if reply.status != 200 {
             return Ok(Err(format!("the status {}: {}", reply.status, reply.text())));
         }

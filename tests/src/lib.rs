@@ -38,10 +38,10 @@ pub use error::Error;
 pub use files::replace;
 pub use kills::{KillResult, Kills};
 pub use load::{CreationLoad, LoadCounts};
-pub use log::{NEVER, ProgramLogLine};
+pub use log::{ProgramLogLine, TEST_TIMEOUT};
 pub use metrics::ScrapedMetrics;
 pub use module_server::{ModuleServer, ServerIdentity};
-pub use program::{Admittance, FinishedProgram, Mark, POLL, finish, resident_memory};
+pub use program::{Admittance, FinishedProgram, Mark, POLL_INTERVAL, finish, resident_memory};
 pub use review::review_of_pod;
 pub use scheduler::{
     MesosCluster, ObjectKey, Scheduler, SchedulerKind, SchedulerRequest, SchedulerTls, SchedulerVerb, StateWrite,

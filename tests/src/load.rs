@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
-use crate::{Client, Error, Versions, log::NEVER};
+use crate::{Client, Error, Versions, log::TEST_TIMEOUT};
 
 /// Clients that create objects one after another, each client on its own connection. In every response, all stages must
 /// report the same version. It must not be older than the version in the previous response on the connection.
@@ -27,7 +27,7 @@ struct SharedLoad {
     stages: usize,
     /// The oldest version of the module that may still handle requests. If a request is sent now and an older version
     /// handles it, this is a problem.
-    oldest: AtomicU32,
+    oldest_version: AtomicU32,
     is_over: AtomicBool,
 }
 
@@ -38,11 +38,11 @@ pub struct LoadCounts {
     /// Descriptions of the first responses that were wrong.
     pub problems: Vec<String>,
     /// For each connection, the newest version that it has seen in a response so far.
-    newest: Vec<u32>,
+    newest_versions: Vec<u32>,
 }
 
 /// A connection waits for at least this time between the beginnings of two requests.
-const PACE: Duration = Duration::from_millis(2);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(2);
 
 const MAX_PROBLEMS: usize = 10;
 
@@ -53,16 +53,16 @@ impl CreationLoad {
         let shared = Arc::new(SharedLoad {
             url,
             stages,
-            oldest: AtomicU32::new(0),
+            oldest_version: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
         });
         let (sender, counts) = watch::channel(LoadCounts {
-            newest: vec![0; connections],
+            newest_versions: vec![0; connections],
             ..LoadCounts::default()
         });
         let mut tasks = JoinSet::new();
         for number in 0..connections {
-            tasks.spawn(send(Client::new()?, number, shared.clone(), sender.clone()));
+            tasks.spawn(send_requests(Client::new()?, number, shared.clone(), sender.clone()));
         }
         Ok(Self {
             shared,
@@ -74,27 +74,27 @@ impl CreationLoad {
     /// Declares that all versions before `version` are out of use. If one of them handles a request that is sent after
     /// this call, this is a problem.
     pub fn retire_versions_before(&self, version: u32) {
-        self.shared.oldest.store(version, Ordering::SeqCst);
+        self.shared.oldest_version.store(version, Ordering::SeqCst);
     }
 
     /// Waits until a connection has seen this version in a response.
-    pub async fn until_seen(&mut self, version: u32) -> Result<(), Error> {
-        self.until(version, |newest| {
+    pub async fn wait_until_seen(&mut self, version: u32) -> Result<(), Error> {
+        self.wait_for_versions(version, |newest| {
             newest.iter().any(|client_version| *client_version >= version)
         })
         .await
     }
 
-    pub async fn until_seen_by_all(&mut self, version: u32) -> Result<(), Error> {
-        self.until(version, |newest| {
+    pub async fn wait_until_seen_by_all(&mut self, version: u32) -> Result<(), Error> {
+        self.wait_for_versions(version, |newest| {
             newest.iter().all(|client_version| *client_version >= version)
         })
         .await
     }
 
-    async fn until(&mut self, version: u32, condition: impl Fn(&[u32]) -> bool) -> Result<(), Error> {
-        let wait = self.counts.wait_for(|counts| condition(&counts.newest));
-        let is_met = tokio::time::timeout(NEVER, wait)
+    async fn wait_for_versions(&mut self, version: u32, condition: impl Fn(&[u32]) -> bool) -> Result<(), Error> {
+        let wait = self.counts.wait_for(|counts| condition(&counts.newest_versions));
+        let is_met = tokio::time::timeout(TEST_TIMEOUT, wait)
             .await
             .is_ok_and(|wait_result| wait_result.is_ok());
         if is_met {
@@ -102,7 +102,7 @@ impl CreationLoad {
         } else {
             Err(Error::Never {
                 event: format!("an answer of {}", Versions::name(version)),
-                limit: NEVER,
+                limit: TEST_TIMEOUT,
                 log: format!("{:?}", *self.counts.borrow()),
             })
         }
@@ -120,7 +120,7 @@ impl CreationLoad {
     }
 }
 
-async fn send(client: Client, connection: usize, shared: Arc<SharedLoad>, counts: watch::Sender<LoadCounts>) {
+async fn send_requests(client: Client, connection: usize, shared: Arc<SharedLoad>, counts: watch::Sender<LoadCounts>) {
     let mut last = 0;
     let body = json!({
         "apiVersion": "v4",
@@ -129,15 +129,15 @@ async fn send(client: Client, connection: usize, shared: Arc<SharedLoad>, counts
         "spec": {"instance": 1},
     })
     .to_string();
-    let mut turns = tokio::time::interval(PACE);
+    let mut turns = tokio::time::interval(REQUEST_INTERVAL);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !shared.is_over.load(Ordering::SeqCst) {
         turns.tick().await;
-        let oldest = shared.oldest.load(Ordering::SeqCst).max(last);
-        let answer = client.bcs(Method::POST, &shared.url, body.clone()).await;
+        let oldest = shared.oldest_version.load(Ordering::SeqCst).max(last);
+        let answer = client.send_bcs(Method::POST, &shared.url, body.clone()).await;
         let version = answer.map_err(|error| error.to_string()).and_then(|reply| {
             let version = match reply.status.as_u16() {
-                200 => version(&reply.json().map_err(|error| error.to_string())?, shared.stages),
+                200 => common_version(&reply.json().map_err(|error| error.to_string())?, shared.stages),
                 status => Err(format!("the status {status}: {}", reply.text())),
             };
             match version? {
@@ -152,7 +152,7 @@ async fn send(client: Client, connection: usize, shared: Arc<SharedLoad>, counts
             match version {
                 Ok(version) => {
                     last = version;
-                    if let Some(newest) = counts.newest.get_mut(connection) {
+                    if let Some(newest) = counts.newest_versions.get_mut(connection) {
                         *newest = version;
                     }
                 }
@@ -167,7 +167,7 @@ async fn send(client: Client, connection: usize, shared: Arc<SharedLoad>, counts
     }
 }
 
-fn version(answer: &Value, stages: usize) -> Result<u32, String> {
+fn common_version(answer: &Value, stages: usize) -> Result<u32, String> {
     let annotations = answer.pointer("/data/metadata/annotations");
     let mut versions = annotations
         .and_then(Value::as_object)
@@ -204,7 +204,7 @@ mod tests {
             (&[], Err("no version")),
         ];
         for (versions, expected) in table {
-            match (version(&answer(versions), 2), expected) {
+            match (common_version(&answer(versions), 2), expected) {
                 (Ok(version), Ok(expected)) => assert_eq!(version, expected),
                 (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),
                 (found, _) => panic!("{versions:?}: {found:?}"),

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use crate::Error;
 
 /// The timeout for waiting for an event. No event takes this long, even on a busy machine.
-pub const NEVER: Duration = Duration::from_secs(120);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Default)]
 pub(crate) struct ProgramLog {
@@ -56,7 +56,7 @@ impl ProgramLogLine {
 
 /// Waits for the first line that matches, from the line number `from` on, and returns the line. Lines that were written
 /// before this call are searched, too.
-pub(crate) async fn until_logged(
+pub(crate) async fn wait_for_log(
     mut log: watch::Receiver<ProgramLog>,
     from: usize,
     event: &str,
@@ -69,7 +69,7 @@ pub(crate) async fn until_logged(
         read_count = log.lines.len();
         matching_line.is_some() || log.has_ended
     });
-    let wait_result = tokio::time::timeout(NEVER, wait)
+    let wait_result = tokio::time::timeout(TEST_TIMEOUT, wait)
         .await
         .map(|outcome| outcome.map(|_| ()));
     let text = || log.borrow().text();
@@ -81,7 +81,7 @@ pub(crate) async fn until_logged(
         }),
         (None, Err(_)) => Err(Error::Never {
             event: event.into(),
-            limit: NEVER,
+            limit: TEST_TIMEOUT,
             log: text(),
         }),
     }

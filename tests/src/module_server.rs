@@ -47,7 +47,7 @@ pub struct ModuleServer {
 struct ServedModules {
     modules: Mutex<HashMap<String, Bytes>>,
     /// The pause before each chunk of a download, in microseconds.
-    pause: AtomicU64,
+    chunk_pause: AtomicU64,
     download_count: watch::Sender<u64>,
 }
 
@@ -69,12 +69,12 @@ impl ModuleServer {
             .map_err(Error::io("the module server's address"))?;
         let shared = Arc::new(ServedModules {
             modules: Mutex::default(),
-            pause: AtomicU64::new(0),
+            chunk_pause: AtomicU64::new(0),
             download_count: watch::Sender::new(0),
         });
         let ServerIdentity { authority, config } = identity;
         let router = Router::new().fallback(answer).with_state(shared.clone());
-        let task = tokio::spawn(accept(listener, TlsAcceptor::from(config), router)).abort_handle();
+        let task = tokio::spawn(accept_connections(listener, TlsAcceptor::from(config), router)).abort_handle();
         Ok(Self {
             address,
             authority,
@@ -99,7 +99,7 @@ impl ModuleServer {
     /// Makes all downloads slower, including those that are running: the server pauses before each chunk of 4 KiB.
     pub fn slow_down(&self, pause: Duration) {
         let microseconds = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-        self.shared.pause.store(microseconds, Ordering::Relaxed);
+        self.shared.chunk_pause.store(microseconds, Ordering::Relaxed);
     }
 
     pub fn download_count(&self) -> u64 {
@@ -156,7 +156,7 @@ impl ServerIdentity {
     }
 }
 
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
+async fn accept_connections(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
@@ -186,7 +186,7 @@ async fn answer(State(shared): State<Arc<ServedModules>>, request: Request) -> R
         if rest.is_empty() {
             return None;
         }
-        let pause = Duration::from_micros(shared.pause.load(Ordering::Relaxed));
+        let pause = Duration::from_micros(shared.chunk_pause.load(Ordering::Relaxed));
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;
         }

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use crate::{Artifacts, Error};
 
 /// Returns nested components, each of which instantiates the inner one ten times: 401 bytes make a billion instances.
-pub fn exploding() -> Result<Vec<u8>, Error> {
+pub fn exploding_module() -> Result<Vec<u8>, Error> {
     let mut text = "(component $c)".to_owned();
     for _ in 0..9 {
         text = format!("(component $c {text} {})", "(instance (instantiate $c))".repeat(10));
     }
-    compiled(&text)
+    compile_text(&text)
 }
 
 /// Returns a valid plugin that is slow to compile. Its additional core module of 28 KiB has blocks with a thousand
 /// results.
-pub fn slow() -> Result<Vec<u8>, Error> {
+pub fn slow_module() -> Result<Vec<u8>, Error> {
     let values = "i32 ".repeat(1_000);
     with_extra_core_module(&format!(
         "(module (type $t (func (param {values}) (result {values}))) (func {}))",
@@ -25,7 +25,7 @@ pub fn slow() -> Result<Vec<u8>, Error> {
 }
 
 /// Returns a component that passes the structural checks, but compiles so slowly that a limit stops the compiler.
-pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
+pub fn slow_module_within_limits() -> Result<Vec<u8>, Error> {
     // The host limits how many control-flow merges a function and a whole module may have. This module is just below
     // both limits.
     let function = format!("(func (local {}) {})", "i32 ".repeat(2_000), "loop end ".repeat(90));
@@ -34,8 +34,8 @@ pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
 
 /// Returns a Kubewarden policy that makes the host verify a certificate with 31 intermediate certificates. Each of the
 /// 31 could have signed any other, so a verifier can try a huge number of paths, but no path leads to the root.
-pub fn verifying() -> Result<Vec<u8>, Error> {
-    let question = question()
+pub fn verifying_module() -> Result<Vec<u8>, Error> {
+    let question = trust_question()
         .map_err(|error| Error::Invalid(error.to_string()))?
         .to_string();
     let escaped = |text: &str| text.bytes().map(|byte| format!("\\{byte:02x}")).collect::<String>();
@@ -43,7 +43,7 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     let (operation, length) = ("v1/is_certificate_trusted", question.len());
     // Addresses in the policy's memory: the operation is at 0, the strings of the host call are at 64, and the policy's
     // responses are at 1024.
-    compiled(&format!(
+    compile_text(&format!(
         r#"(module (@custom "io.kubewarden.metadata" "{}")
             (import "wapc" "__guest_request" (func $request (param i32 i32)))
             (import "wapc" "__guest_response" (func $response (param i32 i32)))
@@ -72,7 +72,7 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     ))
 }
 
-fn question() -> Result<Value, rcgen::Error> {
+fn trust_question() -> Result<Value, rcgen::Error> {
     let params = |name: &str, is_authority: bool| {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -96,7 +96,7 @@ fn question() -> Result<Value, rcgen::Error> {
     Ok(json!({"cert": pem(certificate.pem()), "cert_chain": chain, "not_after": null}))
 }
 
-fn compiled(text: &str) -> Result<Vec<u8>, Error> {
+fn compile_text(text: &str) -> Result<Vec<u8>, Error> {
     wat::parse_str(text).map_err(|error| Error::Invalid(error.to_string()))
 }
 
@@ -105,7 +105,7 @@ fn compiled(text: &str) -> Result<Vec<u8>, Error> {
 fn with_extra_core_module(module: &str) -> Result<Vec<u8>, Error> {
     let plugin = Artifacts::find()?.component("guest-misbehaves")?;
     let mut bytes = std::fs::read(&plugin).map_err(Error::io(plugin.display().to_string()))?;
-    let module = compiled(module)?;
+    let module = compile_text(module)?;
     bytes.push(1);
     let mut length = module.len();
     while length >= 0x80 {

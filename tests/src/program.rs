@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     Artifacts, Client, Error,
-    log::{NEVER, ProgramLog, ProgramLogLine, until_logged},
+    log::{ProgramLog, ProgramLogLine, TEST_TIMEOUT, wait_for_log},
     metrics::ScrapedMetrics,
 };
 
@@ -40,7 +40,7 @@ pub struct FinishedProgram {
 
 /// The interval between two checks of a condition that the program does not announce. A shorter interval would take
 /// processor time from the program.
-pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
+pub const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// A position in the log of the program under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,17 +104,17 @@ impl Admittance {
     }
 
     /// Waits until the program's admin port is open. At this time, it may not have loaded all chains and plugins.
-    pub async fn until_starting(&mut self) -> Result<(), Error> {
+    pub async fn wait_until_starting(&mut self) -> Result<(), Error> {
         let starting_line = self
-            .until_logged("the line that it starts", |line| line.message() == "starting")
+            .wait_for_log("the line that it starts", |line| line.message() == "starting")
             .await?;
         self.admin = starting_line.address("admin");
         Ok(())
     }
 
-    pub async fn until_serving(&mut self) -> Result<(), Error> {
+    pub async fn wait_until_serving(&mut self) -> Result<(), Error> {
         let serving_line = self
-            .until_logged("the line that it serves", |line| line.message() == "serving")
+            .wait_for_log("the line that it serves", |line| line.message() == "serving")
             .await?;
         self.listen = serving_line.address("address");
         self.admin = serving_line.address("admin");
@@ -196,25 +196,25 @@ impl Admittance {
     }
 
     /// Waits for the first line of the log that matches, and returns it. It may have been written before the call.
-    pub async fn until_logged(
+    pub async fn wait_for_log(
         &mut self,
         event: &str,
         condition: impl Fn(&ProgramLogLine) -> bool,
     ) -> Result<ProgramLogLine, Error> {
-        until_logged(self.log.clone(), 0, event, condition).await
+        wait_for_log(self.log.clone(), 0, event, condition).await
     }
 
-    /// Waits like [`until_logged`](Self::until_logged), but only for lines after `mark`.
-    pub async fn until_logged_after(
+    /// Waits like [`wait_for_log`](Self::wait_for_log), but only for lines after `mark`.
+    pub async fn wait_for_log_after(
         &self,
         mark: Mark,
         event: &str,
         condition: impl Fn(&ProgramLogLine) -> bool,
     ) -> Result<ProgramLogLine, Error> {
-        until_logged(self.log.clone(), mark.0, event, condition).await
+        wait_for_log(self.log.clone(), mark.0, event, condition).await
     }
 
-    /// Waits like [`until_logged`](Self::until_logged), but in a future that does not borrow the program.
+    /// Waits like [`wait_for_log`](Self::wait_for_log), but in a future that does not borrow the program.
     pub fn when_logged<F>(
         &self,
         event: &'static str,
@@ -224,7 +224,7 @@ impl Admittance {
         F: Fn(&ProgramLogLine) -> bool + Send + Sync + 'static,
     {
         let log = self.log.clone();
-        async move { until_logged(log, 0, event, condition).await }
+        async move { wait_for_log(log, 0, event, condition).await }
     }
 
     pub async fn metrics(&self) -> Result<ScrapedMetrics, Error> {
@@ -243,11 +243,15 @@ impl Admittance {
     }
 
     /// Requests `/v1/status` repeatedly until its JSON meets a condition.
-    pub async fn until_status(&self, event: &str, mut condition: impl FnMut(&Value) -> bool) -> Result<Value, Error> {
+    pub async fn wait_for_status(
+        &self,
+        event: &str,
+        mut condition: impl FnMut(&Value) -> bool,
+    ) -> Result<Value, Error> {
         let client = Client::new()?;
         let url = self.admin_url("/v1/status");
         let mut last = Value::Null;
-        let mut turns = tokio::time::interval(POLL);
+        let mut turns = tokio::time::interval(POLL_INTERVAL);
         let wait = async {
             loop {
                 turns.tick().await;
@@ -257,13 +261,13 @@ impl Admittance {
                 }
             }
         };
-        let outcome = tokio::time::timeout(NEVER, wait).await;
+        let outcome = tokio::time::timeout(TEST_TIMEOUT, wait).await;
         match outcome {
             Ok(Ok(())) => Ok(last),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(Error::Never {
                 event: format!("{event} in {last}"),
-                limit: NEVER,
+                limit: TEST_TIMEOUT,
                 log: self.log.borrow().text(),
             }),
         }
@@ -275,13 +279,13 @@ impl Admittance {
         status.map_err(Error::io("waiting for the program's end"))
     }
 
-    /// Waits until the program exits, but at most for [`NEVER`](crate::NEVER).
+    /// Waits until the program exits, but at most for [`TEST_TIMEOUT`](crate::TEST_TIMEOUT).
     pub async fn wait_for_end(&mut self) -> Result<ExitStatus, Error> {
-        match tokio::time::timeout(NEVER, self.wait_without_timeout()).await {
+        match tokio::time::timeout(TEST_TIMEOUT, self.wait_without_timeout()).await {
             Ok(status) => status,
             Err(_) => Err(Error::Never {
                 event: "the program's end".into(),
-                limit: NEVER,
+                limit: TEST_TIMEOUT,
                 log: self.log.borrow().text(),
             }),
         }
@@ -308,12 +312,12 @@ pub fn resident_memory(process: u32) -> Result<u64, Error> {
 /// Runs a program without standard input, and waits until it exits.
 pub async fn finish(mut command: Command) -> Result<FinishedProgram, Error> {
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = match tokio::time::timeout(NEVER, command.output()).await {
+    let output = match tokio::time::timeout(TEST_TIMEOUT, command.output()).await {
         Ok(output) => output.map_err(Error::io("running admittance"))?,
         Err(_) => {
             return Err(Error::Never {
                 event: "the program's end".into(),
-                limit: NEVER,
+                limit: TEST_TIMEOUT,
                 log: String::new(),
             });
         }

@@ -30,7 +30,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::{Error, ReplyGate, log::NEVER};
+use crate::{Error, ReplyGate, log::TEST_TIMEOUT};
 
 mod cluster_state;
 mod routes;
@@ -57,7 +57,7 @@ struct SharedScheduler {
     address: SocketAddr,
     is_master: AtomicBool,
     requests: watch::Sender<Vec<SchedulerRequest>>,
-    open: watch::Sender<bool>,
+    is_open: watch::Sender<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -112,11 +112,11 @@ impl Scheduler {
             address,
             is_master: AtomicBool::new(true),
             requests: watch::Sender::default(),
-            open: watch::Sender::new(true),
+            is_open: watch::Sender::new(true),
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let task = tokio::spawn(accept(listener, tls, router)).abort_handle();
+        let task = tokio::spawn(accept_connections(listener, tls, router)).abort_handle();
         Ok(Self {
             address,
             scheme,
@@ -138,12 +138,12 @@ impl Scheduler {
     }
 
     /// Sets whether this scheduler is the master. The replies to requests that have arrived before do not change.
-    pub fn lead(&self, is_master: bool) {
+    pub fn set_master(&self, is_master: bool) {
         self.shared.is_master.store(is_master, Ordering::SeqCst);
     }
 
-    /// Returns a function that does the same as [`Self::lead`], but does not borrow the scheduler.
-    pub fn leading(&self) -> impl Fn(bool) + Send + Sync + use<> {
+    /// Returns a function that does the same as [`Self::set_master`], but does not borrow the scheduler.
+    pub fn master_setter(&self) -> impl Fn(bool) + Send + Sync + use<> {
         let shared = self.shared.clone();
         move |is_master| shared.is_master.store(is_master, Ordering::SeqCst)
     }
@@ -173,25 +173,25 @@ impl Scheduler {
     }
 
     /// Waits until at least this many requests have arrived.
-    pub async fn until_received(&self, count: usize) -> Result<(), Error> {
+    pub async fn wait_until_received(&self, count: usize) -> Result<(), Error> {
         let mut requests = self.shared.requests.subscribe();
         let wait = requests.wait_for(|requests| requests.len() >= count);
-        let wait_result = tokio::time::timeout(NEVER, wait).await;
+        let wait_result = tokio::time::timeout(TEST_TIMEOUT, wait).await;
         match wait_result {
             // `wait_for` fails only after its sender was dropped, and `self` owns the sender.
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Never {
                 event: format!("request {count} to the scheduler"),
-                limit: NEVER,
+                limit: TEST_TIMEOUT,
                 log: format!("{:#?}", self.requests()),
             }),
         }
     }
 
     /// Delays all replies until the returned gate is dropped. Requests are received and executed meanwhile.
-    pub fn hold(&self) -> ReplyGate {
-        self.shared.open.send_replace(false);
-        ReplyGate::new(&self.shared.open)
+    pub fn hold_replies(&self) -> ReplyGate {
+        self.shared.is_open.send_replace(false);
+        ReplyGate::new(&self.shared.is_open)
     }
 }
 
@@ -228,7 +228,7 @@ impl SchedulerTls<'_> {
     }
 }
 
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
+async fn accept_connections(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
@@ -260,7 +260,7 @@ async fn answer(State(shared): State<Arc<SharedScheduler>>, request: Request) ->
     };
     let by_master = shared.is_master.load(Ordering::SeqCst);
     let route_match = routes::find(&head.method, &head.uri);
-    let mut problems = shape::headers(&head.headers, &body);
+    let mut problems = shape::header_problems(&head.headers, &body);
     match &route_match {
         RouteMatch::Route(route, _) => problems.extend(route.problems(&head.uri, &body)),
         RouteMatch::Nothing => problems.push("the scheduler has no such route".to_owned()),
@@ -279,13 +279,13 @@ async fn answer(State(shared): State<Arc<SharedScheduler>>, request: Request) ->
         RouteMatch::Route(route, parameters) => {
             let response = shared
                 .cluster
-                .ask(shared.address, route.effect, parameters, &scheduler_request);
+                .handle(shared.address, route.effect, parameters, &scheduler_request);
             (StatusCode::OK, response.to_string())
         }
     };
     shared.requests.send_modify(|all| all.push(scheduler_request));
     // `wait_for` fails only after its sender was dropped, and the scheduler owns the sender.
-    let _ = shared.open.subscribe().wait_for(|open| *open).await;
+    let _ = shared.is_open.subscribe().wait_for(|open| *open).await;
     // The original scheduler sets no content type, so Go's HTTP server guesses `text/plain` from the body. The fake
     // scheduler sends the same header.
     let (status, text) = reply;

@@ -89,7 +89,7 @@ impl Serve {
     /// Starts the program, and waits until it serves requests.
     pub async fn start(self) -> Result<Admittance, Error> {
         let mut program = self.spawn()?;
-        program.until_serving().await?;
+        program.wait_until_serving().await?;
         Ok(program)
     }
 

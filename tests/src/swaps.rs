@@ -28,7 +28,7 @@ pub struct SwapResult {
     /// The resident memory of the program before the first replacement, in bytes. It was measured under load.
     pub memory_before: u64,
     /// The highest resident memory of the program after any replacement, in bytes.
-    pub memory_most: u64,
+    pub memory_peak: u64,
     /// The resident memory of the program after the last replacement, in bytes. It was measured under load.
     pub memory_after: u64,
     /// The content of `/v1/status` after all clients had stopped.
@@ -63,11 +63,11 @@ impl Swaps {
         write(&config, CONFIG)?;
         write(&definitions.join("chain.yaml"), chain(self.stages, &module))?;
         write(&module, versions.module(1))?;
-        let upstream = FakeUpstream::forgetful().await?;
+        let upstream = FakeUpstream::start_forgetful().await?;
         let program = Serve::new(&config)?.upstream(&upstream.url()).start().await?;
         let url = program.url("/mesosdriver/v4/namespaces/load/applications");
         let mut load = CreationLoad::start(url, self.stages, self.connections)?;
-        load.until_seen_by_all(1).await?;
+        load.wait_until_seen_by_all(1).await?;
         let memory_before = program.resident_memory()?;
         let mut memory_most = memory_before;
         let mut latencies = Vec::new();
@@ -75,18 +75,18 @@ impl Swaps {
             let bytes = versions.module(version);
             let started = Instant::now();
             replace(&module, bytes)?;
-            load.until_seen(version).await?;
+            load.wait_until_seen(version).await?;
             latencies.push(started.elapsed());
             // Every connection has seen the new version, so no older version may handle a request from now on.
             load.retire_versions_before(version);
             memory_most = memory_most.max(program.resident_memory()?);
             progress(version - 1, &load.counts());
         }
-        load.until_seen_by_all(self.rounds + 1).await?;
+        load.wait_until_seen_by_all(self.rounds + 1).await?;
         let memory_after = program.resident_memory()?;
         let load_counts = load.end().await;
         let status = program
-            .until_status("one table, and written down", |status| {
+            .wait_for_status("one table, and written down", |status| {
                 status["tables"] == 1 && status["building"] == false
             })
             .await?;
@@ -95,7 +95,7 @@ impl Swaps {
             load_counts,
             latencies,
             memory_before,
-            memory_most,
+            memory_peak: memory_most,
             memory_after,
             status,
         })

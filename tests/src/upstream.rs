@@ -76,7 +76,7 @@ impl Drop for ReplyGate {
 #[derive(Clone)]
 struct SharedRequests {
     requests: watch::Sender<Vec<UpstreamRequest>>,
-    open: watch::Receiver<bool>,
+    is_open: watch::Receiver<bool>,
     watcher: Arc<Mutex<Option<Watcher>>>,
     bodies: Bodies,
     form: UpstreamReplyForm,
@@ -90,13 +90,13 @@ impl FakeUpstream {
     }
 
     /// Starts like [`start`](Self::start), but records no requests. So its memory stays constant under load.
-    pub async fn forgetful() -> Result<Self, Error> {
+    pub async fn start_forgetful() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Returned, UpstreamReplyForm::Envelope).await
     }
 
-    /// Starts a server like [`forgetful`](Self::forgetful), whose replies do not contain the objects of the requests.
-    /// So large objects do not delay other requests.
-    pub async fn discarding() -> Result<Self, Error> {
+    /// Starts a server like [`start_forgetful`](Self::start_forgetful), whose replies do not contain the objects of the
+    /// requests. So large objects do not delay other requests.
+    pub async fn start_discarding() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Discarded, UpstreamReplyForm::Envelope).await
     }
 
@@ -122,7 +122,7 @@ impl FakeUpstream {
         let (gate, open) = watch::channel(true);
         let shared = SharedRequests {
             requests: requests.clone(),
-            open,
+            is_open: open,
             watcher: Arc::new(Mutex::new(watcher)),
             bodies,
             form,
@@ -165,7 +165,7 @@ impl FakeUpstream {
     }
 
     /// Waits until at least this many requests have arrived.
-    pub async fn until_received(&self, count: usize) {
+    pub async fn wait_until_received(&self, count: usize) {
         // `wait_for` fails only after its sender was dropped, and `self` owns the sender.
         let _ = self
             .requests
@@ -175,7 +175,7 @@ impl FakeUpstream {
     }
 
     /// Delays all replies until the returned gate is dropped. Requests are received meanwhile.
-    pub fn close(&self) -> ReplyGate {
+    pub fn close_gate(&self) -> ReplyGate {
         self.gate.send_replace(false);
         ReplyGate::new(&self.gate)
     }
@@ -218,17 +218,17 @@ async fn answer(State(mut shared): State<SharedRequests>, request: Request) -> R
         shared.requests.send_modify(|all| all.push(recorded_request));
     }
     // `wait_for` fails only after its sender was dropped, and the upstream owns the sender.
-    let _ = shared.open.wait_for(|open| *open).await;
+    let _ = shared.is_open.wait_for(|open| *open).await;
     match shared.form {
-        UpstreamReplyForm::Envelope => accepted(&data),
-        UpstreamReplyForm::Plain if method == Method::GET => last_written(&shared.requests.borrow(), &path),
+        UpstreamReplyForm::Envelope => accepted_reply(&data),
+        UpstreamReplyForm::Plain if method == Method::GET => last_written_reply(&shared.requests.borrow(), &path),
         UpstreamReplyForm::Plain => json_reply(&data),
     }
 }
 
 /// Replies with the object that was last written to `path`. `requests` contains all requests that this server has got
 /// so far.
-fn last_written(requests: &[UpstreamRequest], path: &str) -> Response {
+fn last_written_reply(requests: &[UpstreamRequest], path: &str) -> Response {
     let mut writes = requests.iter().rev().filter(|request| request.uri.path() == path);
     let last = writes.find_map(|request| request.json().ok());
     last.map_or_else(
@@ -247,10 +247,10 @@ async fn discard(mut body: Body) -> Response {
         }
         tokio::task::yield_now().await;
     }
-    accepted(&Value::Null)
+    accepted_reply(&Value::Null)
 }
 
-fn accepted(data: &Value) -> Response {
+fn accepted_reply(data: &Value) -> Response {
     json_reply(&json!({"result": true, "code": 0, "message": "success", "data": data}))
 }
 

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _};
 
-use admittance_tests::{Admittance, Client, FakeUpstream, FinishedProgram, NEVER, POLL, Serve};
+use admittance_tests::{Admittance, Client, FakeUpstream, FinishedProgram, POLL_INTERVAL, Serve, TEST_TIMEOUT};
 use http::Request;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,15 +17,15 @@ struct AccountsCliScene {
 
 impl AccountsCliScene {
     async fn start() -> Self {
-        Self::configured("").await
+        Self::start_configured("").await
     }
 
-    async fn configured(additions: &str) -> Self {
+    async fn start_configured(additions: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = format!("dialect: {{ gateway: {{ accounts: {{ sqlite: accounts.db }}{additions} }} }}\n");
         write(&directory, "admittance.yaml", config);
         Self {
-            program: serve(&directory).await,
+            program: start_gateway(&directory).await,
             client: Client::new().unwrap(),
             directory,
         }
@@ -43,7 +43,7 @@ impl AccountsCliScene {
         finished.stdout
     }
 
-    async fn rest(&self, token: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
+    async fn send_rest(&self, token: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
         let request = Request::builder()
             .method(method)
             .uri(self.program.url(&format!("/rest/{path}")))
@@ -55,11 +55,11 @@ impl AccountsCliScene {
     }
 }
 
-async fn serve(directory: &TempDir) -> Admittance {
+async fn start_gateway(directory: &TempDir) -> Admittance {
     let config = directory.path().join("admittance.yaml");
     let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
     program
-        .until_status("the database was read", |status| {
+        .wait_for_status("the database was read", |status| {
             status["gateway"]["accounts"]["problem"].is_null() && status["gateway"]["accounts"]["read"] == true
         })
         .await
@@ -95,12 +95,14 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
         "cacert_data": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         "user_token": "service-account",
     });
-    let (status, reply) = scene.rest("", "PUT", "clusters/plain-dev/credentials", report).await;
+    let (status, reply) = scene
+        .send_rest("", "PUT", "clusters/plain-dev/credentials", report)
+        .await;
     assert_eq!(status, 200, "{reply}");
     let cluster_listing = scene.stdout_of(&["clusters", "list"]).await;
     assert!(cluster_listing.contains("https://10.0.0.1:6443"), "{cluster_listing}");
     let path = "clusters/plain-dev/client_credentials";
-    let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
+    let (status, reply) = scene.send_rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["user_token"]), (200, &json!(token)), "{reply}");
 
     let log = format!("{:?}", scene.program.log());
@@ -115,8 +117,8 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
         assert!(!log.contains(secret), "{secret}: {log}");
     }
     scene.program.kill().await.unwrap();
-    scene.program = serve(&scene.directory).await;
-    let (status, _) = scene.rest(&token, "GET", path, Value::Null).await;
+    scene.program = start_gateway(&scene.directory).await;
+    let (status, _) = scene.send_rest(&token, "GET", path, Value::Null).await;
     assert_eq!(status, 200);
 
     scene
@@ -129,7 +131,7 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
     let tokens: Value = serde_json::from_str(&tokens).unwrap();
     let id = tokens["tokens"][0]["id"].to_string();
     scene.stdout_of(&["tokens", "revoke", "alice", &id]).await;
-    let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
+    let (status, reply) = scene.send_rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["code_name"]), (401, &json!("UNAUTHORIZED")));
     assert!(scene.stdout_of(&["clusters", "reencrypt"]).await.contains("1 cluster"));
     scene.stdout_of(&["register-tokens", "revoke", "plain-dev"]).await;
@@ -148,7 +150,7 @@ async fn the_accounts_api_replies_with_the_errors_of_bcs_api() {
     let alice = scene.stdout_of(&["tokens", "create", "alice"]).await;
     let (root, alice) = (root.trim_end(), alice.trim_end());
     let created = json!({"ID": "BCS-K8S-1", "Project_id": "p", "cluster_type": null});
-    let (status, cluster) = scene.rest(root, "POST", "clusters/bcs", created).await;
+    let (status, cluster) = scene.send_rest(root, "POST", "clusters/bcs", created).await;
     assert_eq!(status, 200, "{cluster}");
     let id = cluster["id"].as_str().unwrap().to_ascii_uppercase();
     let report = json!({
@@ -262,7 +264,7 @@ async fn the_accounts_api_replies_with_the_errors_of_bcs_api() {
             "",
         ),
     ] {
-        let (actual_status, reply) = scene.rest(token, method, path, body).await;
+        let (actual_status, reply) = scene.send_rest(token, method, path, body).await;
         let text = |key: &str| reply[key].as_str().unwrap_or_default();
         assert_eq!(
             (actual_status, text("code_name")),
@@ -313,7 +315,7 @@ async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
         ", clusters: {{ BCS-MESOS-1: [\"{}\"] }}, tokens: {{ accounts: {{}} }}, statuses: driver",
         driver.url()
     );
-    let scene = AccountsCliScene::configured(&additions).await;
+    let scene = AccountsCliScene::start_configured(&additions).await;
     scene.stdout_of(&["users", "create", "alice"]).await;
     let token = scene
         .stdout_of(&["tokens", "create", "alice"])
@@ -379,7 +381,9 @@ async fn a_lost_encryption_key_is_reported_and_never_replaced() {
         "cacert_data": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         "user_token": "service-account",
     });
-    let (status, reply) = scene.rest("", "PUT", "clusters/plain-dev/credentials", report).await;
+    let (status, reply) = scene
+        .send_rest("", "PUT", "clusters/plain-dev/credentials", report)
+        .await;
     assert_eq!(status, 200, "{reply}");
     scene.program.kill().await.unwrap();
 
@@ -396,7 +400,7 @@ async fn a_lost_encryption_key_is_reported_and_never_replaced() {
 
     // The user restores the file with the key, as the error message advises.
     write_key(&scene.directory, 'A');
-    scene.program = serve(&scene.directory).await;
+    scene.program = start_gateway(&scene.directory).await;
     let finished = scene.run_command(&["clusters", "reencrypt"]).await;
     assert_eq!(finished.code, Some(2), "{finished:?}");
     for part in [
@@ -429,8 +433,8 @@ async fn a_gateway_is_ready_once_it_has_read_its_database() {
     fs::write(database, "").unwrap();
     let ready = async {
         while !program.is_ready().await {
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(NEVER, ready).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, ready).await.unwrap();
 }

@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    import::{admittance, kubeconfig},
+    import::{kubeconfig, run_admittance},
     scene::{source, write},
     setting::{Setting, TOKEN},
-    webhooks::{certificate, listen},
+    webhooks::{issue_certificate, start_tls_server},
 };
 
 const CHAINS: &str = "apiVersion: admittance.dev/v1alpha1
@@ -65,22 +65,27 @@ fn pods() -> Vec<Value> {
 
 /// Starts an API server that returns five Pods in pages of two, and returns the counters of its replies. Listing fails
 /// in several ways, with which the audit must cope.
-async fn api_server(directory: &TempDir) -> BTreeMap<&'static str, Arc<AtomicUsize>> {
-    let bundle = certificate(directory.path(), "--host", "localhost").await;
+async fn start_api_server(directory: &TempDir) -> BTreeMap<&'static str, Arc<AtomicUsize>> {
+    let bundle = issue_certificate(directory.path(), "--host", "localhost").await;
     let counts: BTreeMap<&str, Arc<AtomicUsize>> = ["overloaded", "expired", "pages"]
         .map(|name| (name, Arc::default()))
         .into();
     let counters = counts.clone();
     let answer = move |_, request: Request<Incoming>| {
         let counters = counters.clone();
-        async move { Ok(answer(&request, &counters)) }
+        async move { Ok(answer_request(&request, &counters)) }
     };
-    let port = listen(directory.path(), "localhost", &[], answer).await.port();
+    let port = start_tls_server(directory.path(), "localhost", &[], answer)
+        .await
+        .port();
     write(directory, "kubeconfig", kubeconfig(port, &bundle));
     counts
 }
 
-fn answer(request: &Request<Incoming>, counters: &BTreeMap<&'static str, Arc<AtomicUsize>>) -> Response<Full<Bytes>> {
+fn answer_request(
+    request: &Request<Incoming>,
+    counters: &BTreeMap<&'static str, Arc<AtomicUsize>>,
+) -> Response<Full<Bytes>> {
     let reply = |status: u16, body: Value| {
         Response::builder()
             .status(status)
@@ -118,7 +123,7 @@ fn answer(request: &Request<Incoming>, counters: &BTreeMap<&'static str, Arc<Ato
         }
         "/apis/apps/v1/deployments" => reply(403, json!({"message": "test cannot list deployments"})),
         "/api/v1/pods" | "/api/v1/namespaces/shop/pods" if query.starts_with("limit=2") => {
-            let from = match query.strip_prefix("limit=2").unwrap() {
+            let first_index = match query.strip_prefix("limit=2").unwrap() {
                 "" if is_first("overloaded") => {
                     return reply(429, json!({"message": "too many requests"}));
                 }
@@ -134,10 +139,10 @@ fn answer(request: &Request<Incoming>, counters: &BTreeMap<&'static str, Arc<Ato
                 other => panic!("an unknown query: {other}"),
             };
             counters["pages"].fetch_add(1, Ordering::Relaxed);
-            let items: Vec<_> = pods().into_iter().skip(from).take(2).collect();
-            let metadata = match from {
+            let items: Vec<_> = pods().into_iter().skip(first_index).take(2).collect();
+            let metadata = match first_index {
                 4 => json!({}),
-                _ => json!({"continue": format!("page={}", from / 2 + 2)}),
+                _ => json!({"continue": format!("page={}", first_index / 2 + 2)}),
             };
             reply(200, json!({"kind": "PodList", "metadata": metadata, "items": items}))
         }
@@ -145,8 +150,8 @@ fn answer(request: &Request<Incoming>, counters: &BTreeMap<&'static str, Arc<Ato
     }
 }
 
-async fn audit(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
-    let mut all = vec![
+async fn run_audit(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
+    let mut all_arguments = vec![
         "audit",
         "chains.yaml",
         "--kubeconfig",
@@ -156,11 +161,11 @@ async fn audit(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
         "--rate",
         "1000",
     ];
-    all.extend(arguments);
-    admittance(directory, &all).await
+    all_arguments.extend(arguments);
+    run_admittance(directory, &all_arguments).await
 }
 
-fn rows(report: &Value) -> Vec<[&str; 4]> {
+fn finding_rows(report: &Value) -> Vec<[&str; 4]> {
     let findings = report["findings"].as_array().unwrap().iter();
     findings
         .map(|finding| {
@@ -173,8 +178,8 @@ fn rows(report: &Value) -> Vec<[&str; 4]> {
 async fn objects_of_a_cluster_are_audited_page_by_page() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
-    let counts = api_server(&directory).await;
-    let audit_output = audit(&directory, &["--output", "json"]).await;
+    let counts = start_api_server(&directory).await;
+    let audit_output = run_audit(&directory, &["--output", "json"]).await;
     assert_eq!(
         audit_output.code,
         Some(1),
@@ -184,7 +189,7 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
     );
     let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     assert_eq!(
-        rows(&report),
+        finding_rows(&report),
         [
             ["no-owner", "CREATE", "would-be-denied", "every object needs an owner"],
             ["no-team", "CREATE", "denied", "every object needs a team"],
@@ -234,14 +239,14 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
 async fn an_audit_compares_new_chains_with_current_chains() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
-    api_server(&directory).await;
-    let new = CHAINS.replace("      mode: Audit\n", "").replace(
+    start_api_server(&directory).await;
+    let new_chains = CHAINS.replace("      mode: Audit\n", "").replace(
         "every object needs a team }",
         "every object needs a team }\n      mode: Audit",
     );
-    write(&directory, "new.yaml", &new);
+    write(&directory, "new.yaml", &new_chains);
     let arguments = ["--against", "new.yaml", "--resource", "pods", "--namespace", "shop"];
-    let audit_output = audit(&directory, &[&arguments[..], &["--output", "json"]].concat()).await;
+    let audit_output = run_audit(&directory, &[&arguments[..], &["--output", "json"]].concat()).await;
     assert_eq!(
         audit_output.code,
         Some(1),
@@ -251,7 +256,7 @@ async fn an_audit_compares_new_chains_with_current_chains() {
     );
     let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     assert_eq!(
-        rows(&report),
+        finding_rows(&report),
         [
             ["no-owner", "CREATE", "denied", "every object needs an owner"],
             ["no-team", "CREATE", "would-be-denied", "every object needs a team"],
@@ -266,7 +271,7 @@ async fn an_audit_compares_new_chains_with_current_chains() {
             "expression: 'true'",
         ),
     );
-    let audit_output = audit(&directory, &arguments).await;
+    let audit_output = run_audit(&directory, &arguments).await;
     assert_eq!(
         audit_output.code,
         Some(0),
@@ -293,9 +298,9 @@ async fn an_audit_compares_new_chains_with_current_chains() {
 async fn an_audit_writes_reports_in_the_openreports_format() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
-    api_server(&directory).await;
+    start_api_server(&directory).await;
     let arguments = ["--resource", "pods", "--user", "auditor", "--group", "ops"];
-    let reports = audit(&directory, &[&arguments[..], &["--output", "reports"]].concat()).await;
+    let report_output = run_audit(&directory, &[&arguments[..], &["--output", "reports"]].concat()).await;
     for expected in [
         "apiVersion: openreports.io/v1alpha1",
         "kind: Report",
@@ -304,16 +309,24 @@ async fn an_audit_writes_reports_in_the_openreports_format() {
         "policy: teams",
         "message: every object needs a team",
     ] {
-        assert!(reports.stdout.contains(expected), "{expected}: {}", reports.stdout);
+        assert!(
+            report_output.stdout.contains(expected),
+            "{expected}: {}",
+            report_output.stdout
+        );
     }
-    let text = audit(&directory, &arguments).await;
+    let text_output = run_audit(&directory, &arguments).await;
     for expected in ["RESOURCE", "would-be-denied", "5 objects of 1 resource: 1 denied, "] {
-        assert!(text.stdout.contains(expected), "{expected}: {}", text.stdout);
+        assert!(
+            text_output.stdout.contains(expected),
+            "{expected}: {}",
+            text_output.stdout
+        );
     }
 }
 
 /// Returns a chain whose verdicts depend on labels of namespaces, the user, the user's permissions, and an object.
-pub(crate) fn looking_up() -> Value {
+pub(crate) fn lookup_chain() -> Value {
     let validation =
         |expression: &str, message: &str| json!({"validations": [{"expression": expression, "message": message}]});
     json!({
@@ -354,17 +367,18 @@ pub(crate) fn looking_up() -> Value {
     })
 }
 
-/// The findings of the chain [`looking_up`] in the namespace `shop`, if the audit runs as the user `auditor` in the
+/// The findings of the chain [`lookup_chain`] in the namespace `shop`, if the audit runs as the user `auditor` in the
 /// group `ops`: (name of the object, verdict, part of the message).
-pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
+pub(crate) const LOOKUP_FINDINGS: [(&str, &str, &str); 4] = [
     ("by-access", "denied", "its user may not delete it"),
     ("by-namespace", "denied", "not in this namespace"),
     ("by-plugin", "failed", "in-zone-a"),
     ("by-user", "denied", "not by an auditor"),
 ];
 
-/// Creates the Pods with findings in [`LOOKED_UP`], two without findings, and the objects that the chain looks up.
-pub(crate) fn put_looking_up(setting: &Setting) {
+/// Creates the Pods with findings in [`LOOKUP_FINDINGS`], two without findings, and the objects that the chain looks
+/// up.
+pub(crate) fn put_lookup_objects(setting: &Setting) {
     let server = &setting.server;
     for (name, labels) in [("shop", json!({"audited": "yes"})), ("web", json!({"audited": "no"}))] {
         server.put("namespaces", json!({"metadata": {"name": name, "labels": labels}}));
@@ -379,12 +393,12 @@ pub(crate) fn put_looking_up(setting: &Setting) {
             json!({"metadata": {"namespace": namespace, "name": name}, "spec": {"containers": []}}),
         );
     };
-    for (name, _, _) in LOOKED_UP {
+    for (name, _, _) in LOOKUP_FINDINGS {
         pod("shop", name);
     }
     pod("shop", "good");
     pod("web", "by-namespace");
-    server.access(json!({"allowed": false}));
+    server.set_access(json!({"allowed": false}));
 }
 
 /// Checks that every SubjectAccessReview at the API server was for the audit's user.
@@ -402,10 +416,10 @@ pub(crate) fn check_access_reviews(setting: &Setting) {
 #[tokio::test]
 async fn an_audit_makes_lookups_as_the_given_user() {
     let setting = Setting::new();
-    put_looking_up(&setting);
-    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    put_lookup_objects(&setting);
+    let kubeconfig = setting.kubeconfig_for_user(&format!("{{token: {TOKEN}}}"));
     let directory = &setting.directory;
-    write(directory, "chains.json", looking_up().to_string());
+    write(directory, "chains.json", lookup_chain().to_string());
     let kubeconfig = kubeconfig.to_str().unwrap();
     let arguments = [
         "audit",
@@ -418,7 +432,7 @@ async fn an_audit_makes_lookups_as_the_given_user() {
         "json",
     ];
     let groups = ["--group", "ops", "--group", "dev"];
-    let audit_output = admittance(directory, &[&arguments[..], &["--user", "auditor"], &groups].concat()).await;
+    let audit_output = run_admittance(directory, &[&arguments[..], &["--user", "auditor"], &groups].concat()).await;
     assert_eq!(
         audit_output.code,
         Some(1),
@@ -427,7 +441,7 @@ async fn an_audit_makes_lookups_as_the_given_user() {
         audit_output.stderr
     );
     let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
-    let mut report_rows = rows(&report);
+    let mut report_rows = finding_rows(&report);
     // If the messages for CREATE and UPDATE differ, the audit reports an object twice. For example, a message looks
     // different if it contains a Node that comes from a watch. Only the first row of each object is kept.
     report_rows.dedup_by_key(|[name, ..]| *name);
@@ -437,27 +451,27 @@ async fn an_audit_makes_lookups_as_the_given_user() {
         .collect();
     assert_eq!(
         verdicts,
-        LOOKED_UP.map(|(name, verdict, _)| (name, verdict)),
+        LOOKUP_FINDINGS.map(|(name, verdict, _)| (name, verdict)),
         "{report_rows:?}"
     );
-    for ([_, _, _, reported_message], (name, _, message)) in report_rows.iter().zip(LOOKED_UP) {
+    for ([_, _, _, reported_message], (name, _, message)) in report_rows.iter().zip(LOOKUP_FINDINGS) {
         assert!(reported_message.contains(message), "{name}: {reported_message}");
     }
     assert_eq!(report["verdicts"]["allowed"], 2);
     check_access_reviews(&setting);
 
     // The next audit runs as another user, who has all permissions.
-    setting.server.access(json!({"allowed": true}));
-    let audit_output = admittance(directory, &[&arguments[..], &["--user", "other"], &groups].concat()).await;
+    setting.server.set_access(json!({"allowed": true}));
+    let audit_output = run_admittance(directory, &[&arguments[..], &["--user", "other"], &groups].concat()).await;
     let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
-    let mut names: Vec<_> = rows(&report).into_iter().map(|[name, ..]| name).collect();
+    let mut names: Vec<_> = finding_rows(&report).into_iter().map(|[name, ..]| name).collect();
     names.dedup();
     assert_eq!(names, ["by-namespace", "by-plugin"]);
 }
 
 /// Returns a chain that denies Pods without this label. The chain also has the fields that an API server adds when it
 /// stores the chain.
-fn labelled(name: &str, label: &str) -> Value {
+fn label_chain(name: &str, label: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
         "kind": "AdmissionChain",
@@ -489,9 +503,9 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
     ] {
         server.put("pods", pod(name, &labels));
     }
-    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    let kubeconfig = setting.kubeconfig_for_user(&format!("{{token: {TOKEN}}}"));
     let directory = &setting.directory;
-    let config = |options: &str| {
+    let write_config = |options: &str| {
         let config = format!(
             "dialect: {{ kubernetes: {{}} }}\ncluster: {{ kubeconfig: {} }}\n\
              definitions: [ {{ kubernetes: {{ {options} }} }} ]\n",
@@ -499,9 +513,9 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         );
         write(directory, "admittance.yaml", config);
     };
-    config("");
+    write_config("");
     let arguments = ["audit", "--config", "admittance.yaml", "--output", "json"];
-    let empty_audit = admittance(directory, &arguments).await;
+    let empty_audit = run_admittance(directory, &arguments).await;
     assert_eq!(empty_audit.code, Some(2), "{}", empty_audit.stdout);
     assert!(
         empty_audit.stderr.contains("no definition was found in kubernetes"),
@@ -509,15 +523,15 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         empty_audit.stderr
     );
 
-    server.put("admissionchains", labelled("labels", "owner"));
+    server.put("admissionchains", label_chain("labels", "owner"));
     // A replica would refuse to use this chain, so the audit skips it with a warning.
-    let mut namespaced_chain = labelled("own", "other");
+    let mut namespaced_chain = label_chain("own", "other");
     namespaced_chain["kind"] = json!("NamespacedAdmissionChain");
     namespaced_chain["metadata"]["namespace"] = json!("shop");
     namespaced_chain["spec"]["stages"] =
         json!([{"name": "ask", "webhook": {"protocol": "AdmissionReview", "url": "https://127.0.0.1:1/"}}]);
     server.put("namespacedadmissionchains", namespaced_chain);
-    let audit_output = admittance(directory, &arguments).await;
+    let audit_output = run_admittance(directory, &arguments).await;
     assert_eq!(
         audit_output.code,
         Some(1),
@@ -531,21 +545,27 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         audit_output.stderr
     );
     let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
-    assert_eq!(rows(&report), [["team", "CREATE", "denied", "no owner"]]);
+    assert_eq!(finding_rows(&report), [["team", "CREATE", "denied", "no owner"]]);
 
     // A list from kubectl and a list from the API server have different kinds. The audit reads both.
     for (list, version) in [("List", "v1"), ("AdmissionChainList", "admittance.dev/v1alpha1")] {
-        let mut item = labelled("labels", "zone");
+        let mut item = label_chain("labels", "zone");
         if list != "List" {
             item.as_object_mut().unwrap().remove("kind");
         }
-        let exported =
+        let exported_list =
             json!({"apiVersion": version, "kind": list, "metadata": {"resourceVersion": ""}, "items": [item]});
-        write(directory, "new.json", exported.to_string());
-        let audited = admittance(directory, &[&arguments[..], &["--against", "new.json"]].concat()).await;
-        assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
-        let report: Value = serde_json::from_str(&audited.stdout).unwrap();
-        let denials: Vec<_> = rows(&report)
+        write(directory, "new.json", exported_list.to_string());
+        let compared_audit = run_admittance(directory, &[&arguments[..], &["--against", "new.json"]].concat()).await;
+        assert_eq!(
+            compared_audit.code,
+            Some(1),
+            "{}{}",
+            compared_audit.stdout,
+            compared_audit.stderr
+        );
+        let report: Value = serde_json::from_str(&compared_audit.stdout).unwrap();
+        let denials: Vec<_> = finding_rows(&report)
             .into_iter()
             .map(|[name, _, verdict, message]| (name, verdict, message))
             .collect();
@@ -576,21 +596,21 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
             "policyName": "owners", "validationActions": ["Deny"],
         }}),
     );
-    config("policies: [Kubernetes]");
-    let audited = admittance(directory, &arguments).await;
-    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
-    let names: Vec<_> = rows(&report)
+    write_config("policies: [Kubernetes]");
+    let policy_audit = run_admittance(directory, &arguments).await;
+    let report: Value = serde_json::from_str(&policy_audit.stdout).unwrap();
+    let names: Vec<_> = finding_rows(&report)
         .into_iter()
         .map(|[name, _, verdict, _]| (name, verdict))
         .collect();
-    assert_eq!(names, [("team", "denied")], "{}", audited.stderr);
+    assert_eq!(names, [("team", "denied")], "{}", policy_audit.stderr);
 }
 
 #[tokio::test]
 async fn the_audit_command_reports_wrong_arguments() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
-    api_server(&directory).await;
+    start_api_server(&directory).await;
     write(
         &directory,
         "webhook.yaml",
@@ -614,8 +634,12 @@ webhooks:
         (&["--against", "webhook.yaml"], "--call-webhooks"),
         (&["--context", "other"], "other"),
     ] {
-        let audited = audit(&directory, arguments).await;
-        assert_eq!(audited.code, Some(2), "{arguments:?}: {}", audited.stdout);
-        assert!(audited.stderr.contains(expected), "{arguments:?}: {}", audited.stderr);
+        let audit_output = run_audit(&directory, arguments).await;
+        assert_eq!(audit_output.code, Some(2), "{arguments:?}: {}", audit_output.stdout);
+        assert!(
+            audit_output.stderr.contains(expected),
+            "{arguments:?}: {}",
+            audit_output.stderr
+        );
     }
 }

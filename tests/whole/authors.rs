@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_tests::{Admittance, Artifacts, Client, FinishedProgram, POLL, replace, repository};
+use admittance_tests::{Admittance, Artifacts, Client, FinishedProgram, POLL_INTERVAL, replace, repository};
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::scene::{store, write};
 
-fn command(directory: &Path, arguments: &[&str]) -> Command {
+fn admittance_command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Admittance::command().unwrap();
     command
         .args(arguments)
@@ -32,11 +32,11 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
-    finished(command(directory, arguments)).await
+async fn run_admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
+    run_to_end(admittance_command(directory, arguments)).await
 }
 
-async fn finished(mut command: Command) -> FinishedProgram {
+async fn run_to_end(mut command: Command) -> FinishedProgram {
     let output = command.output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     FinishedProgram {
@@ -47,10 +47,10 @@ async fn finished(mut command: Command) -> FinishedProgram {
 }
 
 /// Returns a new project with the SDK of this workspace and a target directory that is kept between test runs.
-async fn project(name: &str, template: &str) -> TempDir {
+async fn new_project(name: &str, template: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let new = admittance(folder.path(), &["new", name, "--template", template]).await;
-    assert_eq!(new.code, Some(0), "{}", new.stderr);
+    let new_output = run_admittance(folder.path(), &["new", name, "--template", template]).await;
+    assert_eq!(new_output.code, Some(0), "{}", new_output.stderr);
     let directory = folder.path().join(name);
     fs::copy(repository().join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("template");
@@ -61,9 +61,9 @@ async fn project(name: &str, template: &str) -> TempDir {
 
 #[tokio::test]
 async fn a_new_project_passes_its_tests() {
-    let folder = project("require-label", "validating").await;
+    let folder = new_project("require-label", "validating").await;
     let directory = folder.path().join("require-label");
-    let check = admittance(&directory, &["test"]).await;
+    let check = run_admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stdout.ends_with("\n5 passed, 0 failed\n"), "{}", check.stdout);
     assert!(check.stdout.contains("ok    cargo test"), "{}", check.stdout);
@@ -76,20 +76,23 @@ async fn a_new_project_passes_its_tests() {
     );
 
     // `admittance test` runs the test cases before the plugin's native tests, because `cargo test` takes longer.
-    let mut both = Command::new("sh");
-    both.args(["-c", "\"$0\" test 2>&1"])
+    let mut combined_command = Command::new("sh");
+    combined_command
+        .args(["-c", "\"$0\" test 2>&1"])
         .arg(Admittance::command().unwrap().as_std().get_program())
         .current_dir(&directory)
         .env("ADMITTANCE_STORE", store())
         .env("CARGO_NET_OFFLINE", "true");
-    let both = finished(both).await.stdout;
-    let case = both.find("ok    a Pod without the label is refused").unwrap();
-    assert!(case < both.find("cargo test").unwrap(), "{both}");
+    let combined_output = run_to_end(combined_command).await.stdout;
+    let case = combined_output
+        .find("ok    a Pod without the label is refused")
+        .unwrap();
+    assert!(case < combined_output.find("cargo test").unwrap(), "{combined_output}");
 
     for arguments in [&["check", "chain.yaml"][..], &["run", "chain.yaml", "pod.yaml"]] {
         let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b, labels: {team: shop}}}";
         fs::write(directory.join("pod.yaml"), pod).unwrap();
-        let run = admittance(&directory, arguments).await;
+        let run = run_admittance(&directory, arguments).await;
         assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
         assert!(!run.stdout.contains("warning"), "{}", run.stdout);
     }
@@ -97,7 +100,7 @@ async fn a_new_project_passes_its_tests() {
     let code = directory.join("src/lib.rs");
     let text = fs::read_to_string(&code).unwrap();
     fs::write(&code, text.replacen("is missing; add it", "is absent; add it", 1)).unwrap();
-    let check = admittance(&directory, &["test", "--output", "json"]).await;
+    let check = run_admittance(&directory, &["test", "--output", "json"]).await;
     assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
     let report: Value = serde_json::from_str(&check.stdout).unwrap();
     let has_failed = |case: &&Value| case["passed"] == false;
@@ -112,7 +115,7 @@ async fn a_new_project_passes_its_tests() {
         (text.replacen("#[view]\n", "", 1), "put `#[view]` on `Object`"),
     ] {
         fs::write(&code, code_with_mistake).unwrap();
-        let check = admittance(&directory, &["test"]).await;
+        let check = run_admittance(&directory, &["test"]).await;
         assert_eq!(check.code, Some(2), "{}{}", check.stdout, check.stderr);
         assert!(
             check.stderr.contains(message) && check.stderr.contains("does not compile"),
@@ -128,7 +131,7 @@ async fn a_new_project_passes_its_tests() {
     let text = fs::read_to_string(&manifest).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with("crate-type"));
     fs::write(&manifest, lines.collect::<Vec<_>>().join("\n")).unwrap();
-    let check = admittance(&directory, &["test"]).await;
+    let check = run_admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(2), "{}{}", check.stdout, check.stderr);
     assert!(
         check
@@ -143,8 +146,8 @@ async fn a_new_project_passes_its_tests() {
 async fn projects_from_other_templates_pass_their_tests() {
     for template in ["mutating", "capabilities"] {
         let name = format!("{template}-label");
-        let folder = project(&name, template).await;
-        let test = admittance(&folder.path().join(&name), &["test"]).await;
+        let folder = new_project(&name, template).await;
+        let test = run_admittance(&folder.path().join(&name), &["test"]).await;
         assert_eq!(test.code, Some(0), "{}{}", test.stdout, test.stderr);
         assert!(test.stdout.ends_with("\n4 passed, 0 failed\n"), "{}", test.stdout);
     }
@@ -162,13 +165,13 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
     );
     let bench = async |options: &[&str]| {
         let arguments = ["bench", plugin.to_str().unwrap(), "pod.json", "--for", "10ms"];
-        let run = admittance(folder.path(), &[&arguments, options].concat()).await;
+        let run = run_admittance(folder.path(), &[&arguments, options].concat()).await;
         assert_eq!(run.code, Some(0), "{}", run.stderr);
         run.stdout
     };
     let report: Value = serde_json::from_str(&bench(&["--output", "json"]).await).unwrap();
-    let measured = &report["measured"][0];
-    let measurement = |name: &str| measured[name].as_f64().unwrap();
+    let measured_row = &report["measured"][0];
+    let measurement = |name: &str| measured_row[name].as_f64().unwrap();
     let parts = [
         measurement("p50InstanceMicroseconds"),
         measurement("p50GuestMicroseconds"),
@@ -177,14 +180,14 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
         parts
             .iter()
             .all(|part| *part > 0.0 && *part < measurement("p99Microseconds")),
-        "{measured}"
+        "{measured_row}"
     );
     // The program reports how much of its linear memory the plugin has touched, in pages of 4 KiB. These are the pages
     // of its stack and heap, which are much smaller than the whole linear memory.
-    let touched = measured["touchedBytes"].as_u64().unwrap();
+    let touched_bytes = measured_row["touchedBytes"].as_u64().unwrap();
     assert!(
-        (8_192..1_048_576).contains(&touched) && touched.is_multiple_of(4096),
-        "{measured}"
+        (8_192..1_048_576).contains(&touched_bytes) && touched_bytes.is_multiple_of(4096),
+        "{measured_row}"
     );
     let text = bench(&[]).await;
     let headings: Vec<_> = text.lines().next().unwrap().split_whitespace().collect();
@@ -198,12 +201,12 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
 async fn run_with_watch_repeats_the_request_after_each_change() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
-    let pod = |image: &str| {
+    let write_pod = |image: &str| {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
                          "spec": {"containers": [{"name": "web", "image": image}]}});
         fs::write(folder.path().join("pod.json"), pod.to_string()).unwrap();
     };
-    pod("nginx:latest");
+    write_pod("nginx:latest");
     let settings = r#"{"refuseLatest": true}"#;
     let arguments = [
         "run",
@@ -213,14 +216,14 @@ async fn run_with_watch_repeats_the_request_after_each_change() {
         settings,
         "--watch",
     ];
-    let mut child = command(folder.path(), &arguments)
+    let mut child = admittance_command(folder.path(), &arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut until = async |words: &str| {
+    let mut wait_for_line = async |words: &str| {
         while let Some(line) = lines.next_line().await.unwrap() {
             if line.starts_with(words) {
                 return;
@@ -228,26 +231,26 @@ async fn run_with_watch_repeats_the_request_after_each_change() {
         }
         panic!("`run` ended before it wrote {words}");
     };
-    until("refused (403)").await;
-    pod("nginx:1.29");
-    until("allowed").await;
+    wait_for_line("refused (403)").await;
+    write_pod("nginx:1.29");
+    wait_for_line("allowed").await;
 }
 
 /// While a plugin's code does not compile, `dev` serves the last version that did.
 #[tokio::test]
 async fn dev_reloads_a_changed_plugin() {
-    let folder = project("dev-label", "validating").await;
+    let folder = new_project("dev-label", "validating").await;
     let directory = folder.path().join("dev-label");
     // `dev` logs only errors. More lines would fill the pipe, which the test does not read while it sends requests.
     let arguments = ["dev", "--listen", "127.0.0.1:0", "--log", "error"];
-    let mut child = command(&directory, &arguments)
+    let mut child = admittance_command(&directory, &arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut until = async |words: &str| {
+    let mut wait_for_line = async |words: &str| {
         while let Some(line) = lines.next_line().await.unwrap() {
             if line.contains(words) {
                 return line;
@@ -255,11 +258,11 @@ async fn dev_reloads_a_changed_plugin() {
         }
         panic!("`dev` ended before it wrote {words}");
     };
-    let line = until("POST AdmissionReviews to ").await;
+    let line = wait_for_line("POST AdmissionReviews to ").await;
     let url = line.rsplit(' ').next().unwrap().to_owned();
-    until("waiting for a change").await;
+    wait_for_line("waiting for a change").await;
     let client = Client::new().unwrap();
-    let message = async || {
+    let denial_message = async || {
         let review = json!({
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
@@ -277,29 +280,29 @@ async fn dev_reloads_a_changed_plugin() {
             .unwrap()
             .to_owned()
     };
-    assert!(message().await.ends_with("`team` is missing; add it"));
+    assert!(denial_message().await.ends_with("`team` is missing; add it"));
 
     let code = directory.join("src/lib.rs");
     let text = fs::read_to_string(&code).unwrap();
     replace(&code, text.replace("is missing; add it", "is absent; add it")).unwrap();
     // Even if the plugin's tests fail, `dev` serves the plugin.
-    until("failed").await;
+    wait_for_line("failed").await;
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !message().await.ends_with("`team` is absent; add it") {
+    while !denial_message().await.ends_with("`team` is absent; add it") {
         assert!(Instant::now() < deadline, "the new plugin is not served");
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn test_cases(cases: &str, options: &[&str]) -> FinishedProgram {
+async fn run_test_cases(cases: &str, options: &[&str]) -> FinishedProgram {
     let folder = tempfile::tempdir().unwrap();
     write(&folder, "cases.yaml", cases);
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
     let arguments = [&["test", plugin.to_str().unwrap(), "--cases", "cases.yaml"], options].concat();
-    admittance(folder.path(), &arguments).await
+    run_admittance(folder.path(), &arguments).await
 }
 
-fn cases(image: &str, expect: &str) -> String {
+fn case_file(image: &str, expect: &str) -> String {
     format!(
         "settings: {{ refuseLatest: true, rewrites: {{ docker.io: mirror.example.com }} }}
 cases:
@@ -313,7 +316,7 @@ cases:
 
 #[tokio::test]
 async fn test_cases_with_unexpected_answers_are_reported() {
-    const REWRITTEN: &str = "mirror.example.com/library/nginx:1";
+    const REWRITTEN_IMAGE: &str = "mirror.example.com/library/nginx:1";
     // (image of the Pod, `expect` of the test case, reported failure, or `None` if the case passes)
     for (image, expect, failure) in [
         ("nginx:1", "{ allowed: true }", None),
@@ -381,7 +384,7 @@ async fn test_cases_with_unexpected_answers_are_reported() {
             None,
         ),
     ] {
-        let run = test_cases(&cases(image, expect), &[]).await;
+        let run = run_test_cases(&case_file(image, expect), &[]).await;
         let code = if failure.is_some() { 1 } else { 0 };
         assert_eq!(run.code, Some(code), "{expect}: {}{}", run.stdout, run.stderr);
         assert!(
@@ -390,8 +393,9 @@ async fn test_cases_with_unexpected_answers_are_reported() {
             run.stdout
         );
     }
-    let expect = format!("{{ allowed: true, fields: {{ spec: {{ containers: [ {{ image: \"{REWRITTEN}\" }} ] }} }} }}");
-    let run = test_cases(&cases("nginx:1", &expect), &["--output", "json"]).await;
+    let expect =
+        format!("{{ allowed: true, fields: {{ spec: {{ containers: [ {{ image: \"{REWRITTEN_IMAGE}\" }} ] }} }} }}");
+    let run = run_test_cases(&case_file("nginx:1", &expect), &["--output", "json"]).await;
     assert_eq!(run.stdout.matches("\"passed\": true").count(), 1, "{}", run.stdout);
 }
 
@@ -459,12 +463,12 @@ async fn mistakes_in_test_cases_are_reported_with_file_and_line() {
             "cluster: object 1 of the cluster: `apiVersion` is missing",
         ),
     ] {
-        let run = test_cases(&text, &[]).await;
+        let run = run_test_cases(&text, &[]).await;
         assert_eq!(run.code, Some(2), "{text}: {}{}", run.stdout, run.stderr);
         assert!(run.stderr.contains(message), "{text}: {}", run.stderr);
         assert_eq!(run.stdout, "");
     }
-    let run = test_cases(&cases("nginx", allowed), &["--run", "other"]).await;
+    let run = run_test_cases(&case_file("nginx", allowed), &["--run", "other"]).await;
     assert_eq!(run.code, Some(2));
     assert!(
         run.stderr.contains("no case in cases.yaml has `other` in its name"),
@@ -472,7 +476,7 @@ async fn mistakes_in_test_cases_are_reported_with_file_and_line() {
         run.stderr
     );
     // These settings are valid YAML, so only the plugin can reject them.
-    let run = test_cases(&format!("settings: {{ a: 1 }}\n{}", case_text(pod, allowed)), &[]).await;
+    let run = run_test_cases(&format!("settings: {{ a: 1 }}\n{}", case_text(pod, allowed)), &[]).await;
     assert_eq!(run.code, Some(1), "{}", run.stderr);
     assert!(
         run.stdout.contains("the plugin rejected its settings"),
@@ -531,7 +535,7 @@ cases:
             object("Service", "shop"),
         ),
     );
-    let run = admittance(folder.path(), &["test", "chain.yaml"]).await;
+    let run = run_admittance(folder.path(), &["test", "chain.yaml"]).await;
     assert_eq!(run.code, Some(1), "{}{}", run.stdout, run.stderr);
     for expected_text in [
         "ok    selected ",
@@ -569,6 +573,6 @@ async fn a_test_case_can_take_its_request_from_a_recording() {
     );
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
     let arguments = ["test", plugin.to_str().unwrap(), "--cases", "cases.yaml"];
-    let run = admittance(folder.path(), &arguments).await;
+    let run = run_admittance(folder.path(), &arguments).await;
     assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
 }

@@ -10,9 +10,9 @@ use tokio::{
 use crate::scene::{ProgramScene, application, bcs_message, source};
 
 /// Starts a BCS driver whose chain calls two stock plugins in all namespaces except `excluded`.
-async fn scene() -> ProgramScene {
+async fn start_scene() -> ProgramScene {
     let (sidecar, images) = (source("sidecar-injector"), source("image-policy"));
-    ProgramScene::bcs(&format!(
+    ProgramScene::start_bcs(&format!(
         "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -46,7 +46,7 @@ fn deployment(namespace: &str, name: &str, image: &str) -> Value {
     object
 }
 
-fn images(object: &Value) -> Vec<&str> {
+fn image_names(object: &Value) -> Vec<&str> {
     let containers = object["spec"]["template"]["spec"]["containers"].as_array().unwrap();
     containers
         .iter()
@@ -56,7 +56,7 @@ fn images(object: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn creations_and_updates_of_applications_go_through_the_chain() {
-    let scene = scene().await;
+    let scene = start_scene().await;
     let image = "docker.io/library/nginx:1.29";
     for (name, method, path, object) in [
         (
@@ -112,7 +112,7 @@ async fn creations_and_updates_of_applications_go_through_the_chain() {
         assert_eq!(length, request.body.len().to_string(), "{name}");
         let stored = request.json().unwrap();
         assert_eq!(
-            images(&stored),
+            image_names(&stored),
             [
                 "mirror.example.com/library/nginx:1.29",
                 "mirror.example.com/ops/log-agent:2.4"
@@ -136,7 +136,7 @@ async fn creations_and_updates_of_applications_go_through_the_chain() {
 
 #[tokio::test]
 async fn a_refusal_names_the_stage_and_the_reason_and_nothing_is_stored() {
-    let scene = scene().await;
+    let scene = start_scene().await;
     let reply = scene
         .create(&application("shop", "refused", "docker.io/library/nginx:latest"))
         .await;
@@ -153,12 +153,12 @@ async fn a_refusal_names_the_stage_and_the_reason_and_nothing_is_stored() {
         "{message}"
     );
     assert!(message.contains("nginx:latest"), "{message}");
-    assert_eq!(scene.stored("shop", "refused"), None);
+    assert_eq!(scene.stored_object("shop", "refused"), None);
 }
 
 #[tokio::test]
 async fn requests_that_match_no_stage_are_forwarded_byte_for_byte() {
-    let scene = scene().await;
+    let scene = start_scene().await;
     let excluded = application("excluded", "odd", "docker.io/library/nginx:latest");
     // If the driver parsed and serialized this body, its spaces, escapes and numbers would change.
     let odd = excluded
@@ -191,7 +191,7 @@ async fn requests_that_match_no_stage_are_forwarded_byte_for_byte() {
         let earlier_count = scene.upstream.requests().len();
         let reply = scene
             .client
-            .bcs(Method::POST, &scene.program.url(path), body.clone())
+            .send_bcs(Method::POST, &scene.program.url(path), body.clone())
             .await
             .unwrap();
         assert_eq!(reply.status, 200, "{name}: {}", reply.text());
@@ -206,7 +206,7 @@ async fn requests_that_match_no_stage_are_forwarded_byte_for_byte() {
 
 #[tokio::test]
 async fn requests_that_match_no_chain_are_streamed() {
-    let scene = scene().await;
+    let scene = start_scene().await;
     // The body exceeds the size limit for bodies that chains read. As no chain reads it, it is forwarded nevertheless.
     let large = "x".repeat(20 << 20);
     for (method, path, body) in [
@@ -221,7 +221,11 @@ async fn requests_that_match_no_chain_are_streamed() {
     ] {
         let earlier_count = scene.upstream.requests().len();
         let url = scene.program.url(path);
-        let reply = scene.client.bcs(method.clone(), &url, body.to_owned()).await.unwrap();
+        let reply = scene
+            .client
+            .send_bcs(method.clone(), &url, body.to_owned())
+            .await
+            .unwrap();
         assert_eq!(reply.status, 200, "{method} {path}");
         let requests = scene.upstream.requests().split_off(earlier_count);
         let [request] = requests.as_slice() else {
@@ -235,7 +239,7 @@ async fn requests_that_match_no_chain_are_streamed() {
 
 #[tokio::test]
 async fn requests_for_another_cluster_are_refused_before_any_hook_is_called() {
-    let scene = scene().await;
+    let scene = start_scene().await;
     let body = application("shop", "web", "docker.io/library/nginx:1.29").to_string();
     for clusters in [
         &[][..],
@@ -269,14 +273,18 @@ async fn requests_for_another_cluster_are_refused_before_any_hook_is_called() {
 
 #[tokio::test]
 async fn unreadable_bodies_are_refused() {
-    let scene = scene().await;
+    let scene = start_scene().await;
     let twice = r#"{"kind":"application","kind":"process","metadata":{"namespace":"shop","name":"a"}}"#;
     for (name, body, status, code) in [
         ("half an object", r#"{"kind":"application","#, 400, 1_405_010),
         ("a key twice", twice, 400, 1_405_010),
     ] {
         let url = scene.program.url("/mesosdriver/v4/namespaces/shop/applications");
-        let reply = scene.client.bcs(Method::POST, &url, body.to_owned()).await.unwrap();
+        let reply = scene
+            .client
+            .send_bcs(Method::POST, &url, body.to_owned())
+            .await
+            .unwrap();
         assert_eq!(reply.status, status, "{name}: {}", reply.text());
         assert_eq!(reply.json().unwrap()["code"], code, "{name}: {}", reply.text());
     }
@@ -286,7 +294,7 @@ async fn unreadable_bodies_are_refused() {
 /// A client that sends `Expect: 100-continue`, as curl does for large bodies, is refused before it sends the body.
 #[tokio::test]
 async fn a_body_with_too_large_a_content_length_is_refused_before_it_is_sent() {
-    let scene = scene().await;
+    let scene = start_scene().await;
     let url: http::Uri = scene.program.url("/").parse().unwrap();
     let mut stream = TcpStream::connect(url.authority().unwrap().as_str()).await.unwrap();
     let head = "POST /mesosdriver/v4/namespaces/shop/applications HTTP/1.1\r\nHost: driver\r\n\
@@ -303,11 +311,11 @@ async fn a_body_with_too_large_a_content_length_is_refused_before_it_is_sent() {
 /// If a body is too large, the connection stays open until the client has sent it and read the reply.
 #[tokio::test]
 async fn a_client_that_sends_too_large_a_body_can_read_the_refusal() {
-    let scene = scene().await;
+    let scene = start_scene().await;
     let url = scene.program.url("/mesosdriver/v4/namespaces/shop/applications");
     let reply = scene
         .client
-        .bcs(Method::POST, &url, vec![b' '; 8_000_000])
+        .send_bcs(Method::POST, &url, vec![b' '; 8_000_000])
         .await
         .unwrap();
     assert_eq!(reply.status, 413, "{}", reply.text());
@@ -322,11 +330,11 @@ async fn an_unreachable_scheduler_is_reported_in_the_bcs_envelope() {
         upstream,
         program,
         client,
-    } = scene().await;
+    } = start_scene().await;
     drop(upstream);
     let body = application("shop", "web", "docker.io/library/nginx:1.29").to_string();
     let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
-    let reply = client.bcs(Method::POST, &url, body).await.unwrap();
+    let reply = client.send_bcs(Method::POST, &url, body).await.unwrap();
     assert_eq!(reply.status, 200);
     let body = reply.json().unwrap();
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::PathBuf, process::Stdio, sync::Arc};
 
-use admittance_tests::{Client, NEVER, POLL, repository};
+use admittance_tests::{Client, POLL_INTERVAL, TEST_TIMEOUT, repository};
 use bytes::Bytes;
 use http::{Request, Response};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -21,7 +21,7 @@ use tokio::{
 };
 
 /// Lets one browser run at a time, because each needs several hundred megabytes and both cores.
-static TURN: Mutex<()> = Mutex::const_new(());
+static BROWSER_LOCK: Mutex<()> = Mutex::const_new(());
 
 pub(crate) struct Browser {
     page: WebDriver,
@@ -52,7 +52,7 @@ impl Browser {
             );
             return None;
         };
-        let turn = TURN.lock().await;
+        let turn = BROWSER_LOCK.lock().await;
         let mut driver = Command::new(program)
             .arg("--port=0")
             .stdin(Stdio::null())
@@ -101,7 +101,7 @@ impl Browser {
             _profile: profile,
             _turn: turn,
         };
-        browser.appear("light", [1280, 900]).await;
+        browser.emulate_screen("light", [1280, 900]).await;
         Some(browser)
     }
 
@@ -109,7 +109,7 @@ impl Browser {
         self.page.goto(url).await.unwrap();
     }
 
-    pub(crate) async fn address(&self) -> String {
+    pub(crate) async fn current_url(&self) -> String {
         self.page.current_url().await.unwrap().to_string()
     }
 
@@ -121,10 +121,13 @@ impl Browser {
             // The page may replace the element while its text is read, so an error counts as no match.
             async move { Ok(element.text().await.is_ok_and(|text| text.contains(&needle))) }
         };
-        let query = self.page.query(By::Css(selector)).wait(NEVER, POLL);
+        let query = self.page.query(By::Css(selector)).wait(TEST_TIMEOUT, POLL_INTERVAL);
         match query.with_filter(has_text).first().await {
             Ok(element) => element,
-            Err(error) => panic!("{selector} with {text:?}: {error}; the page:\n{}", self.text().await),
+            Err(error) => panic!(
+                "{selector} with {text:?}: {error}; the page:\n{}",
+                self.page_text().await
+            ),
         }
     }
 
@@ -133,7 +136,7 @@ impl Browser {
         self.find_with(selector, "").await
     }
 
-    pub(crate) async fn all(&self, selector: &str) -> Vec<WebElement> {
+    pub(crate) async fn find_all(&self, selector: &str) -> Vec<WebElement> {
         self.page.find_all(By::Css(selector)).await.unwrap()
     }
 
@@ -142,7 +145,7 @@ impl Browser {
         self.evaluate(script, vec![json!(selector)]).await
     }
 
-    pub(crate) async fn text(&self) -> String {
+    pub(crate) async fn page_text(&self) -> String {
         self.evaluate("return document.body.innerText", Vec::new()).await
     }
 
@@ -167,7 +170,7 @@ impl Browser {
     }
 
     /// Saves screenshots of the page in `target/console`: light, dark, and on a small screen.
-    pub(crate) async fn picture(&self, name: &str) {
+    pub(crate) async fn save_pictures(&self, name: &str) {
         let directory = repository().join("target/console");
         fs::create_dir_all(&directory).unwrap();
         for (kind, scheme, size) in [
@@ -175,7 +178,7 @@ impl Browser {
             ("dark", "dark", [1280, 900]),
             ("small", "light", [360, 780]),
         ] {
-            self.appear(scheme, size).await;
+            self.emulate_screen(scheme, size).await;
             let width: u64 = self
                 .evaluate("return document.documentElement.scrollWidth", Vec::new())
                 .await;
@@ -187,11 +190,11 @@ impl Browser {
             let picture = self.page.screenshot_as_png().await.unwrap();
             fs::write(directory.join(format!("{name}-{kind}.png")), picture).unwrap();
         }
-        self.appear("light", [1280, 900]).await;
+        self.emulate_screen("light", [1280, 900]).await;
     }
 
     /// Emulates a user preference by setting this CSS media feature. All other media features get their defaults.
-    pub(crate) async fn prefer(&self, feature: &str, value: &str) {
+    pub(crate) async fn set_preference(&self, feature: &str, value: &str) {
         let media = json!({"features": [{"name": feature, "value": value}]});
         let cdp = self.page.cdp();
         cdp.send_raw("Emulation.setEmulatedMedia", media).await.unwrap();
@@ -207,9 +210,9 @@ impl Browser {
         self.evaluate::<()>(script, vec![json!(replacements)]).await;
     }
 
-    pub(crate) async fn appear(&self, scheme: &str, [width, height]: [u64; 2]) {
+    pub(crate) async fn emulate_screen(&self, scheme: &str, [width, height]: [u64; 2]) {
         let cdp = self.page.cdp();
-        self.prefer("prefers-color-scheme", scheme).await;
+        self.set_preference("prefers-color-scheme", scheme).await;
         let screen = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         cdp.send_raw("Emulation.setDeviceMetricsOverride", screen)
             .await
@@ -217,7 +220,7 @@ impl Browser {
     }
 
     /// Returns the errors in the browser's console since the last call.
-    pub(crate) async fn errors(&self) -> Vec<String> {
+    pub(crate) async fn take_errors(&self) -> Vec<String> {
         let entries = self.page.browser_log().await.unwrap();
         let errors = entries
             .into_iter()
@@ -226,14 +229,14 @@ impl Browser {
     }
 
     /// Checks that all errors in the browser's console since the last call come from replies with this status.
-    pub(crate) async fn only_failed_with(&self, status: &str) {
-        let errors = self.errors().await;
+    pub(crate) async fn assert_only_failed_with(&self, status: &str) {
+        let errors = self.take_errors().await;
         assert!(errors.iter().all(|error| error.contains(status)), "{errors:#?}");
     }
 
     /// Closes the browser, after checking that there were no errors and no requests to other origins.
     pub(crate) async fn end(self, origin: &str) {
-        let errors = self.errors().await;
+        let errors = self.take_errors().await;
         assert!(errors.is_empty(), "{errors:#?}");
         let mut requests = 0;
         for entry in self.page.get_log("performance").await.unwrap() {
@@ -278,6 +281,6 @@ impl HttpClient for DriverClient {
     }
 }
 
-pub(crate) fn artefacts() -> PathBuf {
+pub(crate) fn artefact_directory() -> PathBuf {
     repository().join("target/console")
 }

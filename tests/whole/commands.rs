@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::scene::{application, source, store, write};
 
-async fn admittance(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> FinishedProgram {
+async fn run_admittance(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> FinishedProgram {
     Admittance::run(arguments.into_iter().map(|argument| argument.as_ref().to_owned()))
         .await
         .unwrap()
@@ -58,7 +58,7 @@ const WRONG_BCS: &str = r#"{
 }
 "#;
 
-fn wrong_documents() -> TempDir {
+fn directory_with_wrong_documents() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "a.yaml", WRONG_CHAIN);
     write(&directory, "b.json", WRONG_BCS);
@@ -73,8 +73,8 @@ fn wrong_documents() -> TempDir {
 
 #[tokio::test]
 async fn check_reports_every_mistake_in_every_file() {
-    let directory = wrong_documents();
-    let check = admittance([OsStr::new("check"), directory.path().as_os_str()]).await;
+    let directory = directory_with_wrong_documents();
+    let check = run_admittance([OsStr::new("check"), directory.path().as_os_str()]).await;
     assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
     // (file and line that `check` must name, part of the error message about this line)
     for (location, words) in [
@@ -99,14 +99,14 @@ async fn check_reports_every_mistake_in_every_file() {
     }
     assert!(!check.stdout.contains("ignored.txt"), "{}", check.stdout);
 
-    let json = admittance([
+    let json_check = run_admittance([
         OsStr::new("check"),
         directory.path().as_os_str(),
         OsStr::new("--output=json"),
     ])
     .await;
-    assert_eq!(json.code, Some(1));
-    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json_check.code, Some(1));
+    let report: Value = serde_json::from_str(&json_check.stdout).unwrap();
     assert_eq!(report["ok"], false);
     let text_lines = check
         .stdout
@@ -118,7 +118,7 @@ async fn check_reports_every_mistake_in_every_file() {
         text_lines,
         "{}\n{}",
         check.stdout,
-        json.stdout
+        json_check.stdout
     );
 }
 
@@ -147,7 +147,7 @@ spec:
         );
         let config = write(&directory, "admittance.yaml", config);
         let (definition, config) = (definition_path.as_os_str(), config.as_os_str());
-        admittance([OsStr::new("check"), definition, OsStr::new("--config"), config]).await
+        run_admittance([OsStr::new("check"), definition, OsStr::new("--config"), config]).await
     };
     let refused = check("{}").await;
     assert_eq!(refused.code, Some(1), "{}{}", refused.stdout, refused.stderr);
@@ -171,7 +171,7 @@ async fn check_loads_plugins_and_gives_them_their_settings() {
         "object.json",
         application("shop", "web", "nginx:1").to_string(),
     );
-    let images = source("image-policy");
+    let plugin_source = source("image-policy");
     let chain = |settings: &str| {
         format!(
             "apiVersion: admittance.dev/v1alpha1
@@ -181,7 +181,7 @@ spec:
   rules: [{{ operations: [CREATE], kinds: [application] }}]
   stages:
     - name: images
-      plugin: {{ source: \"{images}\", settings: {settings} }}
+      plugin: {{ source: \"{plugin_source}\", settings: {settings} }}
 "
         )
     };
@@ -205,11 +205,11 @@ spec:
             OsStr::new("--store"),
             store().as_os_str(),
         ];
-        let check = admittance(arguments).await;
+        let check = run_admittance(arguments).await;
         assert_eq!(check.code, Some(code), "{settings}: {}{}", check.stdout, check.stderr);
         assert!(check.stdout.contains(&words), "{settings}: {}", check.stdout);
         if code != 0 {
-            let run = run(&file, &object, &[]).await;
+            let run = run_command(&file, &object, &[]).await;
             assert!(run.stderr.contains(&words), "{settings}: {}", run.stderr);
         }
     }
@@ -228,7 +228,7 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
         )
     };
     let certs = directory.path().join("certs");
-    let certs_command = admittance([
+    let certs_command = run_admittance([
         OsStr::new("certs"),
         "--host".as_ref(),
         "127.0.0.1".as_ref(),
@@ -243,20 +243,20 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
          dialect: { kubernetes: {} }\ndefinitions: [images.yaml]\n",
     );
     let key = certs.join("127.0.0.1.key");
-    let ephemeral = "add pods/ephemeralcontainers to `resources`";
-    let exposed = "the private key is readable by every user of this machine: chmod o-r ";
+    let ephemeral_warning = "add pods/ephemeralcontainers to `resources`";
+    let exposed_key_warning = "the private key is readable by every user of this machine: chmod o-r ";
     // (resources in the chain's rule, file mode of the private key, expected warnings)
     for (resources, mode, expected) in [
         ("pods, pods/ephemeralcontainers", 0o640, &[][..]),
-        ("pods", 0o600, &[ephemeral]),
-        ("pods, pods/ephemeralcontainers", 0o644, &[exposed]),
-        ("pods", 0o644, &[exposed, ephemeral]),
+        ("pods", 0o600, &[ephemeral_warning]),
+        ("pods, pods/ephemeralcontainers", 0o644, &[exposed_key_warning]),
+        ("pods", 0o644, &[exposed_key_warning, ephemeral_warning]),
     ] {
         write(&directory, "images.yaml", chain(resources));
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
         let check = async |output: &str| {
             let arguments = ["check", "--config", config.to_str().unwrap(), "--output", output];
-            let check = admittance(arguments.iter().copied().chain(["--store", store().to_str().unwrap()])).await;
+            let check = run_admittance(arguments.iter().copied().chain(["--store", store().to_str().unwrap()])).await;
             assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
             check.stdout
         };
@@ -284,7 +284,7 @@ async fn check_shows_warnings_about_scalars_even_if_there_are_mistakes() {
         WRONG_CHAIN.split_once("    - name: typo").unwrap().0
     );
     let file = write(&directory, "chain.yaml", text);
-    let check = admittance([OsStr::new("check"), file.as_os_str()]).await;
+    let check = run_admittance([OsStr::new("check"), file.as_os_str()]).await;
     assert_eq!(check.code, Some(1));
     for part in ["mistakes", "warning", "`0400` is 256, as kubectl reads it"] {
         assert!(check.stdout.contains(part), "{part}: {}", check.stdout);
@@ -309,7 +309,7 @@ async fn an_object_without_kind_is_a_mistake() {
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
     for text in ["{\"metadata\": {\"name\": \"a\"}}", "apiVersion: v4\nkind: ''\n"] {
         let object = write(&directory, "object.yaml", text);
-        let run = run(&chains, &object, &[]).await;
+        let run = run_command(&chains, &object, &[]).await;
         assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
         assert!(run.stderr.contains("the object has no `kind`"), "{}", run.stderr);
         assert_eq!(run.stdout, "");
@@ -329,7 +329,7 @@ async fn durations_are_printed_with_at_most_three_decimals() {
     // A duration must have at most three decimals. If the program did not round durations, at least one of eight runs
     // would show a duration with more decimals.
     for _ in 0..8 {
-        let run = run(&chains, &object, &["--output", "json"]).await;
+        let run = run_command(&chains, &object, &["--output", "json"]).await;
         let lines = run
             .stdout
             .lines()
@@ -357,7 +357,7 @@ async fn check_accepts_the_definitions_in_the_examples() {
                 OsStr::new("--store"),
                 store().as_os_str(),
             ];
-            let check = admittance(arguments).await;
+            let check = run_admittance(arguments).await;
             assert_eq!(
                 check.code,
                 Some(0),
@@ -373,7 +373,7 @@ async fn check_accepts_the_definitions_in_the_examples() {
     assert!(checked_count > 0);
 }
 
-fn requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path::PathBuf)> {
+fn write_requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path::PathBuf)> {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -401,20 +401,20 @@ fn requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path
     ]
 }
 
-async fn run(hooks: &Path, request: &Path, options: &[&str]) -> FinishedProgram {
+async fn run_command(hooks: &Path, request: &Path, options: &[&str]) -> FinishedProgram {
     let mut arguments = vec![OsStr::new("run"), hooks.as_os_str(), request.as_os_str()];
     arguments.extend([OsStr::new("--store"), store().as_os_str()]);
     arguments.extend(options.iter().map(OsStr::new));
-    admittance(arguments).await
+    run_admittance(arguments).await
 }
 
 #[tokio::test]
 async fn run_accepts_requests_in_every_format() {
     let directory = tempfile::tempdir().unwrap();
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
-    let good = application("shop", "web", "docker.io/library/nginx:1.29");
-    for (form, request) in requests(&directory, &good) {
-        let run = run(&chains, &request, &["--output", "json"]).await;
+    let allowed_object = application("shop", "web", "docker.io/library/nginx:1.29");
+    for (form, request) in write_requests(&directory, &allowed_object) {
+        let run = run_command(&chains, &request, &["--output", "json"]).await;
         assert_eq!(run.code, Some(0), "{form}: {}{}", run.stdout, run.stderr);
         let report: Value = serde_json::from_str(&run.stdout).unwrap();
         assert_eq!(
@@ -439,17 +439,17 @@ async fn run_accepts_requests_in_every_format() {
     }
 
     let refused_object = application("shop", "web", "docker.io/library/nginx:latest");
-    for (form, request) in requests(&directory, &refused_object) {
-        let run = run(&chains, &request, &["--output", "json"]).await;
+    for (form, request) in write_requests(&directory, &refused_object) {
+        let run = run_command(&chains, &request, &["--output", "json"]).await;
         assert_eq!(run.code, Some(1), "{form}: {}{}", run.stdout, run.stderr);
         let report: Value = serde_json::from_str(&run.stdout).unwrap();
         assert_eq!(report["allowed"], false, "{form}");
         assert_eq!(report["refusal"]["stage"], "images", "{form}");
     }
 
-    let excluded = application("bcs-system", "web", "docker.io/library/nginx:latest");
-    let (_, request) = requests(&directory, &excluded).swap_remove(0);
-    let run = run(&chains, &request, &["--output", "json"]).await;
+    let excluded_object = application("bcs-system", "web", "docker.io/library/nginx:latest");
+    let (_, request) = write_requests(&directory, &excluded_object).swap_remove(0);
+    let run = run_command(&chains, &request, &["--output", "json"]).await;
     let report: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!((&report["allowed"], &report["changed"]), (&json!(true), &json!(false)));
     assert_eq!(report["stages"][0]["why"], "namespaceSelector does not match");
@@ -458,7 +458,7 @@ async fn run_accepts_requests_in_every_format() {
 #[tokio::test]
 async fn chains_written_by_init_pass_check_and_refuse_the_example_request() {
     let repository = admittance_tests::repository();
-    for (api, request, line) in [
+    for (api, request, request_line) in [
         ("rest", "body.json", Some("PUT /v1/services/web")),
         ("kubernetes", "pod.yaml", None),
         ("bcs", "application.json", None),
@@ -466,10 +466,10 @@ async fn chains_written_by_init_pass_check_and_refuse_the_example_request() {
         let directory = tempfile::tempdir().unwrap();
         let init_directory = directory.path().join("first");
         let init = ["init", api, "--directory", init_directory.to_str().unwrap()];
-        let init_output = admittance(init).await;
+        let init_output = run_admittance(init).await;
         assert_eq!(init_output.code, Some(0), "{api}: {}", init_output.stderr);
         let config = init_directory.join("admittance.yaml");
-        let check_output = admittance(["check", "--config", config.to_str().unwrap()]).await;
+        let check_output = run_admittance(["check", "--config", config.to_str().unwrap()]).await;
         assert_eq!(
             check_output.code,
             Some(0),
@@ -479,10 +479,10 @@ async fn chains_written_by_init_pass_check_and_refuse_the_example_request() {
         );
 
         let mut options = vec!["--output", "json", "--config", config.to_str().unwrap()];
-        if let Some(line) = line {
+        if let Some(line) = request_line {
             options.extend(["--request", line]);
         }
-        let refused_run = run(&init_directory.join("chains"), &init_directory.join(request), &options).await;
+        let refused_run = run_command(&init_directory.join("chains"), &init_directory.join(request), &options).await;
         assert_eq!(
             refused_run.code,
             Some(1),
@@ -493,7 +493,7 @@ async fn chains_written_by_init_pass_check_and_refuse_the_example_request() {
         let report: Value = serde_json::from_str(&refused_run.stdout).unwrap();
         assert_eq!(report["refusal"]["chain"], "first", "{api}: {report}");
 
-        let second_init = admittance(init).await;
+        let second_init = run_admittance(init).await;
         assert_eq!(second_init.code, Some(2), "{api}");
         assert!(
             second_init.stderr.contains("admittance.yaml exists"),
@@ -518,7 +518,7 @@ async fn doctor_reports_problems_with_advice() {
         let config = config.to_str().unwrap();
         let store_path = directory.path().join("store");
         let store = store_path.to_str().unwrap();
-        admittance(["doctor", "--output", "json", "--config", config, "--store", store]).await
+        run_admittance(["doctor", "--output", "json", "--config", config, "--store", store]).await
     };
     let doctor_output = doctor(&config).await;
     assert_eq!(
@@ -563,10 +563,10 @@ async fn the_run_command_reports_swapped_arguments() {
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
     let pod = write(&directory, "pod.yaml", pod);
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
-    let swapped = run(&pod, &chains, &[]).await;
-    assert_eq!(swapped.code, Some(2), "{}", swapped.stdout);
+    let swapped_run = run_command(&pod, &chains, &[]).await;
+    assert_eq!(swapped_run.code, Some(2), "{}", swapped_run.stdout);
     let advice = "is a chain or a plugin, which comes before the requests: `admittance run ";
-    assert!(swapped.stderr.contains(advice), "{}", swapped.stderr);
+    assert!(swapped_run.stderr.contains(advice), "{}", swapped_run.stderr);
 }
 
 #[tokio::test]
@@ -575,9 +575,9 @@ async fn run_accepts_a_request_line_and_files_with_bodies() {
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
     let object = application("shop", "web", "docker.io/library/nginx:latest");
     let body = write(&directory, "body.json", object.to_string());
-    let line = "POST /mesosdriver/v4/namespaces/shop/applications";
+    let request_line = "POST /mesosdriver/v4/namespaces/shop/applications";
     let header = "BCS-ClusterID: BCS-MESOS-10001";
-    let refused = run(&chains, &body, &["--request", line, "--header", header]).await;
+    let refused = run_command(&chains, &body, &["--request", request_line, "--header", header]).await;
     assert_eq!(refused.code, Some(1), "{}{}", refused.stdout, refused.stderr);
     assert!(refused.stdout.contains("latest"), "{}", refused.stdout);
 
@@ -586,7 +586,7 @@ async fn run_accepts_a_request_line_and_files_with_bodies() {
         (["--request", "PUT /v1/services/web"], "admittance init rest"),
         (["--header", header], "--request"),
     ] {
-        let failed_run = run(&chains, &body, &options).await;
+        let failed_run = run_command(&chains, &body, &options).await;
         assert_eq!(failed_run.code, Some(2), "{options:?}: {}", failed_run.stdout);
         assert!(
             failed_run.stderr.contains(expected),
@@ -600,9 +600,9 @@ async fn run_accepts_a_request_line_and_files_with_bodies() {
 async fn run_shows_a_row_for_each_stage_and_the_changes() {
     let directory = tempfile::tempdir().unwrap();
     let object = application("shop", "web", "docker.io/library/nginx:1.29");
-    let (_, request) = requests(&directory, &object).swap_remove(0);
+    let (_, request) = write_requests(&directory, &object).swap_remove(0);
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
-    let run = run(&chains, &request, &[]).await;
+    let run = run_command(&chains, &request, &[]).await;
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let lines: Vec<_> = run.stdout.lines().collect();
     let has_line = |beginning: &str, words: &str| {
@@ -625,7 +625,7 @@ async fn run_shows_a_row_for_each_stage_and_the_changes() {
 async fn run_accepts_a_plugin_with_its_settings() {
     let directory = tempfile::tempdir().unwrap();
     let object = application("shop", "web", "nginx:latest");
-    let (_, request) = requests(&directory, &object).swap_remove(0);
+    let (_, request) = write_requests(&directory, &object).swap_remove(0);
     let source = source("image-policy");
     let plugin = Path::new(source.strip_prefix("file:").unwrap());
     for (settings, code) in [
@@ -633,7 +633,7 @@ async fn run_accepts_a_plugin_with_its_settings() {
         (r#"{"refuseLatest": false}"#, 0),
         ("{refuseLatest: 5}", 2),
     ] {
-        let run = run(plugin, &request, &["--settings", settings]).await;
+        let run = run_command(plugin, &request, &["--settings", settings]).await;
         assert_eq!(run.code, Some(code), "{settings}: {}{}", run.stdout, run.stderr);
     }
 }
@@ -667,7 +667,7 @@ async fn run_accepts_lists_documents_directories_and_standard_input() {
     )
     .unwrap();
     fs::write(folder.join("README.md"), "not an object").unwrap();
-    let run = run(&chain, &folder, &[]).await;
+    let run = run_command(&chain, &folder, &[]).await;
     assert_eq!(run.code, Some(1), "{}{}", run.stdout, run.stderr);
     let lines: Vec<_> = run.stdout.lines().collect();
     for (line, words) in lines.iter().skip(1).zip([
@@ -692,8 +692,8 @@ async fn run_accepts_lists_documents_directories_and_standard_input() {
         run.stdout
     );
 
-    let json = self::run(&chain, &folder, &["--output", "json"]).await;
-    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    let json_run = self::run_command(&chain, &folder, &["--output", "json"]).await;
+    let report: Value = serde_json::from_str(&json_run.stdout).unwrap();
     let allowed: Vec<_> = report["requests"]
         .as_array()
         .unwrap()
@@ -718,8 +718,8 @@ async fn run_accepts_lists_documents_directories_and_standard_input() {
         "{stdout}"
     );
 
-    let none = write(&directory, "none.yaml", "# nothing\n");
-    let run = self::run(&chain, &none, &[]).await;
+    let empty_file = write(&directory, "none.yaml", "# nothing\n");
+    let run = self::run_command(&chain, &empty_file, &[]).await;
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("there is no request in"), "{}", run.stderr);
 }
@@ -746,7 +746,7 @@ spec:
         let pod = format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{ name: web, namespace: shop }}\nspec: {{ hostNetwork: {value} }}\n"
         );
-        let run = run(&chain, &write(&directory, "pod.yaml", pod), &[]).await;
+        let run = run_command(&chain, &write(&directory, "pod.yaml", pod), &[]).await;
         assert_eq!(run.code, Some(code), "{value}: {}{}", run.stdout, run.stderr);
     }
 }
@@ -754,8 +754,8 @@ spec:
 #[tokio::test]
 async fn the_option_allow_of_the_run_command_grants_lookups() {
     let directory = tempfile::tempdir().unwrap();
-    let plugin = source("edge-health");
-    let plugin = Path::new(plugin.strip_prefix("file:").unwrap());
+    let plugin_source = source("edge-health");
+    let plugin = Path::new(plugin_source.strip_prefix("file:").unwrap());
     let endpoints = write(
         &directory,
         "endpoints.yaml",
@@ -772,7 +772,7 @@ async fn the_option_allow_of_the_run_command_grants_lookups() {
         (&["--allow", "cluster=v1/Node"], 1, "unavailable"),
         (&["--allow", "nodes"], 2, "write cluster=v1/Node"),
     ] {
-        let run = run(plugin, &endpoints, options).await;
+        let run = run_command(plugin, &endpoints, options).await;
         assert_eq!(run.code, Some(code), "{options:?}: {}{}", run.stdout, run.stderr);
         assert!(
             run.stdout.contains(message) || run.stderr.contains(message),
@@ -781,8 +781,8 @@ async fn the_option_allow_of_the_run_command_grants_lookups() {
             run.stderr
         );
     }
-    let sends = source("guest-reaches-out");
-    let sends = Path::new(sends.strip_prefix("file:").unwrap());
+    let sending_source = source("guest-reaches-out");
+    let sending_plugin = Path::new(sending_source.strip_prefix("file:").unwrap());
     let answers = "[{url: 'https://policy.example.com/rules', status: 201, body: [shop]}]";
     let answers = write(&directory, "answers.yaml", answers);
     let invalid_answers = write(
@@ -798,10 +798,10 @@ async fn the_option_allow_of_the_run_command_grants_lookups() {
         (&[], 0, "there is no answer to `GET https://policy.example.com/rules`"),
         (&["--http", invalid_path], 2, "wrong.yaml:1:"),
     ] {
-        let run = self::run(sends, &endpoints, &[&grant_options[..], options].concat()).await;
+        let run = self::run_command(sending_plugin, &endpoints, &[&grant_options[..], options].concat()).await;
         assert_eq!(run.code, Some(code), "{options:?}: {}{}", run.stdout, run.stderr);
-        let all = format!("{}{}", run.stdout, run.stderr);
-        assert!(all.contains(message), "{options:?}: {all}");
+        let output = format!("{}{}", run.stdout, run.stderr);
+        assert!(output.contains(message), "{options:?}: {output}");
     }
     let cluster = write(
         &directory,
@@ -832,11 +832,11 @@ async fn the_option_allow_of_the_run_command_grants_lookups() {
         ),
     ] {
         let options = [&cluster[..], &["--settings", target, "--allow", grant]].concat();
-        let run = self::run(sends, &endpoints, &options).await;
+        let run = self::run_command(sending_plugin, &endpoints, &options).await;
         assert!(run.stdout.contains(message), "{message}: {}{}", run.stdout, run.stderr);
     }
     let chain = write(&directory, "chain.yaml", "");
-    let run = run(&chain, &endpoints, &["--allow", "cluster=v1/Node"]).await;
+    let run = run_command(&chain, &endpoints, &["--allow", "cluster=v1/Node"]).await;
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("--allow is only for a plugin"), "{}", run.stderr);
 }

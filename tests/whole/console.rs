@@ -18,7 +18,7 @@ use tokio::process::Command;
 use crate::{
     browser::Browser,
     kubernetes::server::{POD, Server},
-    scene::{source, test_cases},
+    scene::{run_test_cases, source},
 };
 
 /// Returns two chains: one changes images, and one in Audit mode refuses images with the tag `latest`.
@@ -50,7 +50,7 @@ spec:
     )
 }
 
-pub(crate) fn pod(uid: &str, namespace: &str, name: &str, image: &str) -> Value {
+pub(crate) fn pod_review(uid: &str, namespace: &str, name: &str, image: &str) -> Value {
     let mut review = POD.review(uid);
     let request = &mut review["request"];
     request["name"] = json!(name);
@@ -62,14 +62,14 @@ pub(crate) fn pod(uid: &str, namespace: &str, name: &str, image: &str) -> Value 
 }
 
 impl Server {
-    pub(crate) async fn pod(&self, uid: &str, namespace: &str, name: &str, image: &str) {
-        self.review("/admit", &pod(uid, namespace, name, image)).await;
+    pub(crate) async fn send_pod(&self, uid: &str, namespace: &str, name: &str, image: &str) {
+        self.review("/admit", &pod_review(uid, namespace, name, image)).await;
     }
 
-    pub(crate) async fn three_pods(&self) {
-        self.pod("changed-1", "shop", "web", "nginx:1.29").await;
-        self.pod("denied-1", "shop", "cart", "nginx").await;
-        self.pod("allowed-1", "billing", "api", "mirror.example.com/api:2")
+    pub(crate) async fn send_three_pods(&self) {
+        self.send_pod("changed-1", "shop", "web", "nginx:1.29").await;
+        self.send_pod("denied-1", "shop", "cart", "nginx").await;
+        self.send_pod("allowed-1", "billing", "api", "mirror.example.com/api:2")
             .await;
     }
 }
@@ -81,7 +81,7 @@ async fn decisions_are_shown_as_they_are_made() {
     };
     let server = Server::start("", &chains()).await;
     let origin = server.program.admin_url("");
-    server.three_pods().await;
+    server.send_three_pods().await;
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
     let rows = browser.texts("table.live tbody tr").await;
@@ -98,21 +98,21 @@ async fn decisions_are_shown_as_they_are_made() {
     }
     assert!(rows[1].contains("latest"), "the message of the denial: {}", rows[1]);
     browser.find_with("table.chains tr", "images").await;
-    browser.picture("live").await;
+    browser.save_pictures("live").await;
 
-    server.pod("denied-2", "shop", "late", "nginx").await;
+    server.send_pod("denied-2", "shop", "late", "nginx").await;
     browser.find_with("table.live tbody tr:first-child", "shop/late").await;
 
     browser.click("button", "Stop").await;
     browser.find_with(".live-state", "Stopped").await;
     server
-        .pod("allowed-2", "billing", "meanwhile", "mirror.example.com/api:2")
+        .send_pod("allowed-2", "billing", "meanwhile", "mirror.example.com/api:2")
         .await;
     browser.click("button", "Go").await;
     browser
         .find_with("table.live tbody tr:first-child", "billing/meanwhile")
         .await;
-    assert_eq!(browser.all("table.live tbody tr").await.len(), 5);
+    assert_eq!(browser.find_all("table.live tbody tr").await.len(), 5);
 
     // The filter's fields are in a closed `details` element, and the WebDriver finds only visible elements.
     let unfold = "document.querySelector('details.filtering').open = true";
@@ -129,13 +129,13 @@ async fn decisions_are_shown_as_they_are_made() {
     browser.open(&filtered).await;
     browser.find_with(".live-state", "Live").await;
     server
-        .pod("allowed-3", "shop", "skipped", "mirror.example.com/api:2")
+        .send_pod("allowed-3", "shop", "skipped", "mirror.example.com/api:2")
         .await;
-    server.pod("denied-3", "shop", "shown", "nginx").await;
+    server.send_pod("denied-3", "shop", "shown", "nginx").await;
     browser.find_with("table.live tbody tr:first-child", "shop/shown").await;
     let objects = browser.texts("table.live td[data-label=Object]").await;
     assert_eq!(objects, ["shop/shown", "shop/late", "shop/cart"]);
-    browser.picture("live-filtered").await;
+    browser.save_pictures("live-filtered").await;
 
     // The server applies a text filter in the URL, so that it works without JavaScript.
     browser.open(&server.program.admin_url("/live?text=meanwhile")).await;
@@ -155,10 +155,10 @@ async fn users_who_prefer_less_motion_see_no_animation() {
     let origin = server.program.admin_url("");
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
-    server.three_pods().await;
+    server.send_three_pods().await;
     browser.find("table.live tr.new").await;
     for (preference, animation) in [("no-preference", "arrived"), ("reduce", "none")] {
-        browser.prefer("prefers-reduced-motion", preference).await;
+        browser.set_preference("prefers-reduced-motion", preference).await;
         let script = "return getComputedStyle(document.querySelector('table.live tr.new')).animationName";
         let animation_name: String = browser.evaluate(script, Vec::new()).await;
         assert_eq!(animation_name, animation, "{preference}");
@@ -173,7 +173,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     };
     let server = Server::start("", &chains()).await;
     let origin = server.program.admin_url("");
-    server.three_pods().await;
+    server.send_three_pods().await;
     browser.open(&server.program.admin_url("/live")).await;
     browser.click("table.live tbody tr:last-child a", "").await;
     browser.find_with("h1", "Decision changed-1").await;
@@ -187,7 +187,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
         stages[1].contains("trial/tags") && stages[1].contains("Audit"),
         "{stages:#?}"
     );
-    assert_eq!(browser.all("table.timeline svg.bar rect").await.len(), 2);
+    assert_eq!(browser.find_all("table.timeline svg.bar rect").await.len(), 2);
     let (before, after) = (
         browser.texts("table.diff td.removed").await,
         browser.texts("table.diff td.added").await,
@@ -202,19 +202,19 @@ async fn the_page_of_a_decision_shows_all_its_details() {
             .any(|line| line.contains("mirror.example.com/docker-hub/library/nginx:1.29")),
         "{after:?}"
     );
-    browser.picture("decision").await;
+    browser.save_pictures("decision").await;
 
     let [curl, again, case] = &browser.texts("details pre").await[..] else {
-        panic!("{}", browser.text().await);
+        panic!("{}", browser.page_text().await);
     };
-    let decisions: Value = serde_json::from_str(&in_shell(curl).await).unwrap();
+    let decisions: Value = serde_json::from_str(&run_in_shell(curl).await).unwrap();
     assert_eq!(decisions["decisions"][0]["uid"], "changed-1", "{decisions}");
-    let answer: Value = serde_json::from_str(&in_shell(again).await).unwrap();
+    let answer: Value = serde_json::from_str(&run_in_shell(again).await).unwrap();
     assert_eq!(answer["response"]["allowed"], true, "{answer}");
     let cases = server.directory.path().join("cases.yaml");
     fs::write(&cases, case).unwrap();
     let chains = server.directory.path().join("chains.yaml");
-    let tested = test_cases(&chains, &cases).await;
+    let tested = run_test_cases(&chains, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
     browser.click("summary", "curl").await;
@@ -228,20 +228,20 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     browser
         .click("a.button", "Open in the playground with Mutating:images")
         .await;
-    assert!(browser.text_of("definitions").await.contains("name: images"));
-    let review = browser.text_of("object").await;
+    assert!(browser.editor_text("definitions").await.contains("name: images"));
+    let review = browser.editor_text("object").await;
     assert!(review.contains("uid: changed-1"), "{review}");
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome h2", "changed").await;
 
     browser.open(&server.program.admin_url("/decisions/denied-1")).await;
     browser.find_with(".notice.bad", "latest").await;
-    browser.picture("decision-denied").await;
+    browser.save_pictures("decision-denied").await;
     browser.open(&server.program.admin_url("/decisions/of%20nobody")).await;
     browser
         .find_with(".notice", "there is no decision with the uid \"of nobody\"")
         .await;
-    browser.only_failed_with("404").await;
+    browser.assert_only_failed_with("404").await;
     browser.end(&origin).await;
 }
 
@@ -257,7 +257,7 @@ async fn the_page_of_a_refused_request_names_the_discarded_patches() {
         .replace("settings: { refuseLatest: true }", refused);
     let server = Server::start("", &chains).await;
     let origin = server.program.admin_url("");
-    server.pod("refused-1", "shop", "web", "nginx:1.29").await;
+    server.send_pod("refused-1", "shop", "web", "nginx:1.29").await;
     browser.open(&server.program.admin_url("/decisions/refused-1")).await;
     browser
         .find_with("main", "the patches of images/registry were discarded")
@@ -267,7 +267,7 @@ async fn the_page_of_a_refused_request_names_the_discarded_patches() {
         stages[0].contains("discarded") && !stages[1].contains("discarded"),
         "{stages:?}"
     );
-    browser.picture("decision-refused").await;
+    browser.save_pictures("decision-refused").await;
     browser.end(&origin).await;
 }
 
@@ -286,7 +286,7 @@ async fn text_from_requests_is_never_interpreted_as_markup() {
     // the page is loaded again, and the row comes from the server instead of the script. Neither of them may run the
     // markup in the row.
     for uid in ["u1", "u2"] {
-        let mut review = pod(uid, attack, attack, attack);
+        let mut review = pod_review(uid, attack, attack, attack);
         review["request"]["userInfo"]["username"] = json!(attack);
         review["request"]["object"]["metadata"]["labels"] = json!({attack: attack});
         server.post("/admit", &review).await;
@@ -300,12 +300,12 @@ async fn text_from_requests_is_never_interpreted_as_markup() {
     ] {
         browser.open(&server.program.admin_url(&path)).await;
         browser.find_with("main", attack).await;
-        assert!(browser.all("main img").await.is_empty(), "{path}");
+        assert!(browser.find_all("main img").await.is_empty(), "{path}");
     }
     browser.end(&origin).await;
 }
 
-async fn in_shell(command: &str) -> String {
+async fn run_in_shell(command: &str) -> String {
     let output = Command::new("sh").arg("-c").arg(command).output().await.unwrap();
     assert!(
         output.status.success(),
@@ -333,7 +333,7 @@ async fn the_health_page_shows_what_the_driver_depends_on() {
         let section = browser.find_with("section", heading).await.text().await.unwrap();
         assert!(row.iter().all(|part| section.contains(part)), "{heading}: {section}");
     }
-    browser.picture("health").await;
+    browser.save_pictures("health").await;
     fs::write(
         server.directory.path().join("chains.yaml"),
         chains().replace("registry", "Not A Name"),
@@ -341,12 +341,12 @@ async fn the_health_page_shows_what_the_driver_depends_on() {
     .unwrap();
     server
         .program
-        .until_status("a problem", |status| status["problem"].is_object())
+        .wait_for_status("a problem", |status| status["problem"].is_object())
         .await
         .unwrap();
     browser.open(&server.program.admin_url("/health")).await;
     browser.find_with(".alert.bad", "spec.stages[0].name").await;
-    browser.picture("health-problem").await;
+    browser.save_pictures("health-problem").await;
     browser.end(&origin).await;
 }
 
@@ -373,7 +373,7 @@ upstream: {{ servers: [\"http://{closed_address}\"], health: {{ path: /healthz, 
     let mut program = Serve::new(&config).unwrap().start().await.unwrap();
     let origin = program.admin_url("");
     program
-        .until_status("the check", |status| status["upstream"][0]["up"] == false)
+        .wait_for_status("the check", |status| status["upstream"][0]["up"] == false)
         .await
         .unwrap();
     browser.open(&program.admin_url("/health")).await;
@@ -385,7 +385,7 @@ upstream: {{ servers: [\"http://{closed_address}\"], health: {{ path: /healthz, 
         assert!(row.contains(part), "{part}: {row}");
     }
     browser.find_with(".alert.bad", "refused").await;
-    browser.picture("health-down").await;
+    browser.save_pictures("health-down").await;
     browser.end(&origin).await;
     program.terminate().unwrap();
     program.wait_for_end().await.unwrap();

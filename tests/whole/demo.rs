@@ -6,7 +6,7 @@ use tokio::process::Command;
 #[tokio::test]
 async fn the_demo_prints_commands_and_the_address_of_its_console() {
     for arguments in [&["--once"][..], &["bcs", "--once"]] {
-        let stdout = demo(arguments).await;
+        let stdout = run_demo(arguments).await;
         assert_eq!(stdout.matches("curl -s ").count(), 3, "{stdout}");
         assert!(stdout.contains("Its console:\n  http://127.0.0.1:"), "{stdout}");
     }
@@ -14,7 +14,7 @@ async fn the_demo_prints_commands_and_the_address_of_its_console() {
 
 #[tokio::test]
 async fn the_demo_sends_some_requests_that_are_refused() {
-    let stdout = demo(&["traffic", "--once"]).await;
+    let stdout = run_demo(&["traffic", "--once"]).await;
     let (_, counts) = stdout.split_once("traffic: ").unwrap();
     let counts: Vec<u32> = counts.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     assert!(
@@ -23,7 +23,7 @@ async fn the_demo_sends_some_requests_that_are_refused() {
     );
 }
 
-async fn demo(arguments: &[&str]) -> String {
+async fn run_demo(arguments: &[&str]) -> String {
     let demo = Artifacts::find().unwrap().program("admittance-demo").unwrap();
     let output = Command::new(demo)
         .args(arguments)

@@ -20,7 +20,7 @@ spec:
 "#;
 
 /// A chain without plugins. Compiling a plugin would need `/proc`, which is not mounted in the `chroot`.
-const POLICY: &str = r#"
+const POLICY_CHAIN: &str = r#"
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: images }
@@ -29,7 +29,7 @@ spec:
   stages: [{ name: name, cel: { validations: [{ expression: "object.metadata.name != ''", message: no name }] } }]
 "#;
 
-fn run(command: &mut Command) -> String {
+fn run_command(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -37,22 +37,22 @@ fn run(command: &mut Command) -> String {
     stdout
 }
 
-fn packages(folder: &Path) -> PathBuf {
+fn build_packages(folder: &Path) -> PathBuf {
     let artifacts = Artifacts::find().unwrap();
     let program = folder.join("admittance");
     let mut strip = Command::new("strip");
     strip.arg("--strip-all").arg("-o").arg(&program);
-    run(strip.arg(artifacts.program("admittance").unwrap()));
+    run_command(strip.arg(artifacts.program("admittance").unwrap()));
     let mut dist = Command::new(artifacts.program("admittance-tasks").unwrap());
     dist.args(["dist", "--program"]).arg(&program);
-    run(dist.env("CARGO_TARGET_DIR", folder));
+    run_command(dist.env("CARGO_TARGET_DIR", folder));
     let packages = folder.join("dist");
     let mut sums = Command::new("sha256sum");
-    run(sums.args(["--check", "SHA256SUMS"]).current_dir(&packages));
+    run_command(sums.args(["--check", "SHA256SUMS"]).current_dir(&packages));
     packages
 }
 
-fn file(directory: &Path, suffix: &str) -> PathBuf {
+fn find_file(directory: &Path, suffix: &str) -> PathBuf {
     let entries = fs::read_dir(directory).unwrap();
     let mut paths = entries.map(|entry| entry.unwrap().path());
     paths.find(|path| path.to_string_lossy().ends_with(suffix)).unwrap()
@@ -60,23 +60,23 @@ fn file(directory: &Path, suffix: &str) -> PathBuf {
 
 fn unpack(archive: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
-    run(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(to));
+    run_command(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(to));
 }
 
 #[test]
 fn packages_are_installed_in_a_clean_root_and_run() {
     let folder = tempfile::tempdir().unwrap();
-    let packages = packages(folder.path());
+    let packages = build_packages(folder.path());
     let chain = folder.path().join("chain.yaml");
     fs::write(&chain, CHAIN).unwrap();
 
     let unpacked = folder.path().join("archive");
-    unpack(&file(&packages, ".tar.gz"), &unpacked);
-    let mut check = Command::new(file(&unpacked, "-linux").join("admittance"));
+    unpack(&find_file(&packages, ".tar.gz"), &unpacked);
+    let mut check = Command::new(find_file(&unpacked, "-linux").join("admittance"));
     check.arg("check").arg(&chain).env("HOME", folder.path());
-    run(check.env_remove("ADMITTANCE_PLUGINS"));
+    run_command(check.env_remove("ADMITTANCE_PLUGINS"));
 
-    let is_root = run(Command::new("id").arg("-u")).trim() == "0";
+    let is_root = run_command(Command::new("id").arg("-u")).trim() == "0";
     if !is_root
         || !["/usr/bin/dpkg", "/usr/sbin/chroot"]
             .iter()
@@ -94,8 +94,8 @@ fn packages_are_installed_in_a_clean_root_and_run() {
         dpkg.arg("--root").arg(&root).arg("--force-depends");
         dpkg
     };
-    run(dpkg().arg("--install").arg(file(&packages, ".deb")));
-    let version = run(Command::new(root.join("usr/bin/admittance")).arg("--version"));
+    run_command(dpkg().arg("--install").arg(find_file(&packages, ".deb")));
+    let version = run_command(Command::new(root.join("usr/bin/admittance")).arg("--version"));
     assert!(version.starts_with("admittance "), "{version}");
     for path in [
         "usr/lib/systemd/system/admittance.service",
@@ -105,13 +105,13 @@ fn packages_are_installed_in_a_clean_root_and_run() {
     ] {
         assert!(root.join(path).exists(), "{path}");
     }
-    let control = run(dpkg().args(["--status", "admittance"]));
+    let control = run_command(dpkg().args(["--status", "admittance"]));
     assert!(!control.contains("localhost"), "{control}");
-    run(dpkg().args(["--remove", "admittance"]));
+    run_command(dpkg().args(["--remove", "admittance"]));
     assert!(!root.join("usr/bin/admittance").exists());
 
     let layout = folder.path().join("layout");
-    unpack(&file(&packages, ".oci.tar"), &layout);
+    unpack(&find_file(&packages, ".oci.tar"), &layout);
     let blob = |descriptor: &Value| {
         let digest = descriptor["digest"].as_str().unwrap().replace(':', "/");
         layout.join("blobs").join(digest)
@@ -121,7 +121,7 @@ fn packages_are_installed_in_a_clean_root_and_run() {
     let image = folder.path().join("image");
     unpack(&blob(&manifest["layers"][0]), &image);
     assert!(image.join("usr/local/lib/admittance/image_policy.wasm").exists());
-    fs::write(image.join("etc/admittance/chain.yaml"), POLICY).unwrap();
+    fs::write(image.join("etc/admittance/chain.yaml"), POLICY_CHAIN).unwrap();
     let config = json(&blob(&manifest["config"]))["config"].take();
     let variables = config["Env"]
         .as_array()
@@ -136,5 +136,5 @@ fn packages_are_installed_in_a_clean_root_and_run() {
         .args(["check", "/etc/admittance/chain.yaml"])
         .env_clear()
         .envs(variables);
-    run(&mut contained);
+    run_command(&mut contained);
 }

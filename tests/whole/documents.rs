@@ -15,20 +15,20 @@ use admittance::definitions::Mistakes;
 use admittance_driver::Config;
 use admittance_tests::{Admittance, FinishedProgram, repository};
 
-use self::page::{Block, Page, resolve};
+use self::page::{Block, Page, resolve_link};
 use crate::scene::store;
 
 fn blocks() -> Vec<Block> {
-    Page::all().iter().flat_map(Page::blocks).collect()
+    Page::read_all().iter().flat_map(Page::blocks).collect()
 }
 
-fn configuration(text: &str, folder: &Path) -> Result<Config, Mistakes> {
+fn read_configuration(text: &str, folder: &Path) -> Result<Config, Mistakes> {
     let path = folder.join("admittance.yaml");
     std::fs::write(&path, text).unwrap();
     Config::read(&path)
 }
 
-async fn tested_with(plugin: &Path, cases: &Path) -> FinishedProgram {
+async fn test_plugin(plugin: &Path, cases: &Path) -> FinishedProgram {
     let arguments = [
         "test".as_ref(),
         plugin.as_os_str(),
@@ -49,7 +49,7 @@ fn the_summary_of_the_book_names_every_page_once() {
         .into_iter()
         .map(|(_, target)| Path::new("docs").join(target))
         .collect();
-    let mut pages: Vec<_> = Page::all()
+    let mut pages: Vec<_> = Page::read_all()
         .into_iter()
         .map(|page| page.path)
         .filter(|path| path.starts_with("docs") && *path != summary.path)
@@ -64,7 +64,7 @@ fn pages_that_use_a_term_link_to_the_vocabulary() {
     let vocabulary = Page::read("docs/vocabulary.md");
     let rows = vocabulary.rows("Vocabulary");
     let terms: BTreeSet<&str> = rows.iter().skip(1).map(|row| row[0]).collect();
-    let not_linked: Vec<_> = Page::all()
+    let not_linked: Vec<_> = Page::read_all()
         .into_iter()
         .filter(|page| {
             let uses = |(_, line): &(usize, &str)| {
@@ -82,7 +82,7 @@ fn pages_that_use_a_term_link_to_the_vocabulary() {
 #[test]
 fn source_files_named_on_the_pages_exist() {
     let mut missing = Vec::new();
-    for page in Page::all() {
+    for page in Page::read_all() {
         for (line, code) in page.codes() {
             let path = code.split("::").next().unwrap_or_default();
             let folders = [
@@ -105,15 +105,15 @@ fn source_files_named_on_the_pages_exist() {
 #[test]
 fn every_link_has_a_target() {
     let mut broken_links = Vec::new();
-    for page in Page::all() {
+    for page in Page::read_all() {
         for (line, target) in page.links() {
             if target.contains("://") {
                 continue;
             }
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
             let path = match path {
-                "" => resolve(Path::new(""), page.path.to_str().unwrap()),
-                path => resolve(&page.path, path),
+                "" => resolve_link(Path::new(""), page.path.to_str().unwrap()),
+                path => resolve_link(&page.path, path),
             };
             let has_target = if anchor.is_empty() {
                 path.exists()

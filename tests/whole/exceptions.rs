@@ -15,11 +15,11 @@ use crate::{
     scene::{ProgramScene, application, bcs_message},
 };
 
-fn after(seconds: u64) -> Moment {
+fn moment_after(seconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_secs(seconds))
 }
 
-async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
+async fn run_admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     let path = |argument: &&str| {
         if argument.ends_with(".yaml") || argument.ends_with(".json") {
             directory.join(argument).into_os_string()
@@ -41,10 +41,10 @@ async fn the_exceptions_example_passes_check_and_exempts_requests() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/exceptions.md").yaml();
-    let example = page[0].replace("expires: 2027-11-30", &format!("expires: {}", after(3600)));
+    let example = page[0].replace("expires: 2027-11-30", &format!("expires: {}", moment_after(3600)));
     assert_ne!(example, page[0]);
     fs::write(at.join("chains.yaml"), &example).unwrap();
-    let checked = admittance(at, &["check", "chains.yaml"]).await;
+    let checked = run_admittance(at, &["check", "chains.yaml"]).await;
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
     assert!(
         checked.stdout.contains("exception big-shop until "),
@@ -60,10 +60,10 @@ async fn the_exceptions_example_passes_check_and_exempts_requests() {
         ("web", 6, 1, "at most 5 replicas are allowed"),
     ] {
         fs::write(at.join("deployment.json"), deployment(name, replicas)).unwrap();
-        let run = admittance(at, &["run", "chains.yaml", "deployment.json"]).await;
+        let run = run_admittance(at, &["run", "chains.yaml", "deployment.json"]).await;
         assert_eq!(run.code, Some(code), "{name} {replicas}: {}{}", run.stdout, run.stderr);
         assert!(run.stdout.contains(expected), "{name} {replicas}: {}", run.stdout);
-        let run = admittance(at, &["run", "chains.yaml", "deployment.json", "-o", "json"]).await;
+        let run = run_admittance(at, &["run", "chains.yaml", "deployment.json", "-o", "json"]).await;
         let report: Value = serde_json::from_str(&run.stdout).unwrap();
         let exception = report["stages"][0]["exception"].as_str();
         assert_eq!(exception, expected.strip_prefix("exception "), "{report:#}");
@@ -71,7 +71,7 @@ async fn the_exceptions_example_passes_check_and_exempts_requests() {
 
     let expired = page[0].replace("expires: 2027-11-30", "expires: 2020-11-30");
     fs::write(at.join("chains.yaml"), expired).unwrap();
-    let checked = admittance(at, &["check", "chains.yaml"]).await;
+    let checked = run_admittance(at, &["check", "chains.yaml"]).await;
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
     assert!(
         checked.stdout.contains("exception big-shop expired at 2020-12-01T"),
@@ -79,12 +79,12 @@ async fn the_exceptions_example_passes_check_and_exempts_requests() {
         checked.stdout
     );
     fs::write(at.join("deployment.json"), deployment("shop-web", 6)).unwrap();
-    let run = admittance(at, &["run", "chains.yaml", "deployment.json"]).await;
+    let run = run_admittance(at, &["run", "chains.yaml", "deployment.json"]).await;
     assert_eq!(run.code, Some(1), "{}", run.stdout);
 
     let misspelt = example.replace("stages: [replicas/limit]", "stages: [replicas/limits]");
     fs::write(at.join("chains.yaml"), misspelt).unwrap();
-    let checked = admittance(at, &["check", "chains.yaml"]).await;
+    let checked = run_admittance(at, &["check", "chains.yaml"]).await;
     assert_eq!(checked.code, Some(1), "{}", checked.stdout);
     let mistake = "chains.yaml:26:12: spec.stages[0]: there is no stage replicas/limits; did you mean replicas/limit?";
     assert!(checked.stdout.contains(mistake), "{}", checked.stdout);
@@ -95,7 +95,7 @@ async fn test_cases_can_contain_exceptions() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/exceptions.md").yaml();
-    let example = page[0].replace("expires: 2027-11-30", &format!("expires: {}", after(3600)));
+    let example = page[0].replace("expires: 2027-11-30", &format!("expires: {}", moment_after(3600)));
     fs::write(at.join("chains.yaml"), &example).unwrap();
     let case = |name: &str, expected: bool| {
         let object: Value = serde_json::from_str(&deployment(name, 6)).unwrap();
@@ -105,7 +105,7 @@ async fn test_cases_can_contain_exceptions() {
     excepted["expect"]["stages"] = json!([]);
     let cases = json!({"cases": [excepted, case("web", false)]});
     fs::write(at.join("cases.json"), cases.to_string()).unwrap();
-    let tested = admittance(at, &["test", "chains.yaml", "--cases", "cases.json"]).await;
+    let tested = run_admittance(at, &["test", "chains.yaml", "--cases", "cases.json"]).await;
     assert_eq!(tested.code, Some(0), "{}{}", tested.stdout, tested.stderr);
 }
 
@@ -138,7 +138,7 @@ spec:
 "
         )
     };
-    let mut scene = ProgramScene::bcs(&format!("{CHAIN}{}", exception(after(3600)))).await;
+    let mut scene = ProgramScene::start_bcs(&format!("{CHAIN}{}", exception(moment_after(3600)))).await;
     let frontend = |namespace: &str| application(namespace, "frontend", "nginx");
     assert_eq!(scene.create(&frontend("shop")).await.status, 200);
     let refused = scene.create(&frontend("other")).await;
@@ -146,7 +146,7 @@ spec:
 
     let line = scene
         .program
-        .until_logged("the use", |line| line.message() == "an exception let the request pass")
+        .wait_for_log("the use", |line| line.message() == "an exception let the request pass")
         .await
         .unwrap();
     assert_eq!((line.field("exception"), line.field("stage")), ("long", "short"));
@@ -162,11 +162,11 @@ spec:
 
     // This exception expires while the program runs. The program logs the expiry.
     let mark = scene.program.mark();
-    let soon = format!("{CHAIN}{}", exception(after(2)));
+    let soon = format!("{CHAIN}{}", exception(moment_after(2)));
     admittance_tests::replace(&scene.directory.path().join("chains.yaml"), soon).unwrap();
     scene
         .program
-        .until_logged_after(mark, "its end", |line| {
+        .wait_for_log_after(mark, "its end", |line| {
             line.message().contains("the exception long has expired")
         })
         .await

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{documents::page::Page, scene::store};
 
-async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
+async fn run_admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     let path = |argument: &&str| {
         if argument.contains('.') || argument.ends_with('/') {
             directory.join(argument).into_os_string()
@@ -19,7 +19,7 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     Admittance::run(arguments.iter().map(path).chain(store)).await.unwrap()
 }
 
-fn report(command_output: &FinishedProgram) -> Value {
+fn parse_report(command_output: &FinishedProgram) -> Value {
     serde_json::from_str(&command_output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}{}", command_output.stdout, command_output.stderr))
 }
@@ -38,7 +38,7 @@ async fn gatekeeper_suites_run_unchanged() {
         ("unique-hosts", 3),
     ] {
         let directory = format!("gatekeeper/{name}/");
-        let command_output = admittance(&examples, &["test", &directory, "--output", "json"]).await;
+        let command_output = run_admittance(&examples, &["test", &directory, "--output", "json"]).await;
         assert_eq!(
             command_output.code,
             Some(0),
@@ -47,7 +47,7 @@ async fn gatekeeper_suites_run_unchanged() {
             command_output.stderr
         );
         assert_eq!(
-            report(&command_output)["passed"],
+            parse_report(&command_output)["passed"],
             json!(cases),
             "{}",
             command_output.stdout
@@ -55,7 +55,7 @@ async fn gatekeeper_suites_run_unchanged() {
     }
 
     // Like `gator`, `admittance test` accepts `...` for all subdirectories, and reports a missing directory.
-    let command_output = admittance(&examples, &["test", "gatekeeper/privileged/..."]).await;
+    let command_output = run_admittance(&examples, &["test", "gatekeeper/privileged/..."]).await;
     assert_eq!(
         command_output.code,
         Some(0),
@@ -63,7 +63,7 @@ async fn gatekeeper_suites_run_unchanged() {
         command_output.stdout,
         command_output.stderr
     );
-    let command_output = admittance(&examples, &["test", "gatekeeper/nothing/"]).await;
+    let command_output = run_admittance(&examples, &["test", "gatekeeper/nothing/"]).await;
     assert!(
         command_output.stderr.contains("there is no such file or directory"),
         "{}",
@@ -95,7 +95,7 @@ tests:
     let invalid_constraint = format!("{before}  parameters: {{ labels: 1 }}\n");
     fs::write(directory.path().join("invalid.yaml"), invalid_constraint).unwrap();
     fs::write(directory.path().join("suite.yaml"), format!("{suite}{invalid}")).unwrap();
-    let command_output = admittance(directory.path(), &["test", "suite.yaml", "--output", "json"]).await;
+    let command_output = run_admittance(directory.path(), &["test", "suite.yaml", "--output", "json"]).await;
     assert_eq!(
         command_output.code,
         Some(1),
@@ -103,8 +103,18 @@ tests:
         command_output.stdout,
         command_output.stderr
     );
-    assert_eq!(report(&command_output)["failed"], json!(4), "{}", command_output.stdout);
-    assert_eq!(report(&command_output)["passed"], json!(1), "{}", command_output.stdout);
+    assert_eq!(
+        parse_report(&command_output)["failed"],
+        json!(4),
+        "{}",
+        command_output.stdout
+    );
+    assert_eq!(
+        parse_report(&command_output)["passed"],
+        json!(1),
+        "{}",
+        command_output.stdout
+    );
     assert!(
         command_output.stdout.contains("the constraint fits its template"),
         "{}",
@@ -133,7 +143,8 @@ async fn a_constraint_denies_requests_and_its_mistakes_are_reported_with_positio
                          "metadata": {"name": "web", "namespace": namespace, "labels": labels},
                          "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
         fs::write(directory_path.join("pod.json"), pod.to_string()).unwrap();
-        let command_output = admittance(directory_path, &["run", "policies/", "pod.json", "--output", "json"]).await;
+        let command_output =
+            run_admittance(directory_path, &["run", "policies/", "pod.json", "--output", "json"]).await;
         assert_eq!(
             command_output.code,
             Some(code),
@@ -172,7 +183,7 @@ async fn a_constraint_denies_requests_and_its_mistakes_are_reported_with_positio
         let text = page[0].replace(from, to);
         assert_ne!(text, page[0], "{from}");
         fs::write(directory_path.join("policies/labels.yaml"), text).unwrap();
-        let check_output = admittance(directory_path, &["check", "policies/"]).await;
+        let check_output = run_admittance(directory_path, &["check", "policies/"]).await;
         assert_eq!(
             check_output.code,
             Some(1),
@@ -202,7 +213,7 @@ async fn all_constraints_that_deny_are_reported() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
                      "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
     fs::write(directory_path.join("pod.json"), pod.to_string()).unwrap();
-    let command_output = admittance(directory_path, &["run", "labels.yaml", "pod.json", "--output", "json"]).await;
+    let command_output = run_admittance(directory_path, &["run", "labels.yaml", "pod.json", "--output", "json"]).await;
     assert_eq!(
         command_output.code,
         Some(1),
@@ -212,13 +223,13 @@ async fn all_constraints_that_deny_are_reported() {
     );
     let expected = "[pods-have-owners] these labels are missing: {\"owner\"}\n\
                     [pods-have-teams] these labels are missing: {\"team\"}";
-    let run_report = report(&command_output);
+    let run_report = parse_report(&command_output);
     let refusal = &run_report["refusal"];
     assert_eq!((&refusal["message"], &refusal["code"]), (&json!(expected), &json!(403)));
 
     // A template without constraints yields no stage, but `check` compiles its Rego code nevertheless.
     fs::write(directory_path.join("labels.yaml"), template).unwrap();
-    let check_output = admittance(directory_path, &["check", "labels.yaml"]).await;
+    let check_output = run_admittance(directory_path, &["check", "labels.yaml"]).await;
     assert_eq!(
         check_output.code,
         Some(0),
@@ -231,7 +242,7 @@ async fn all_constraints_that_deny_are_reported() {
         template.replace("count(missing)", "length(missing)"),
     )
     .unwrap();
-    let check_output = admittance(directory_path, &["check", "labels.yaml"]).await;
+    let check_output = run_admittance(directory_path, &["check", "labels.yaml"]).await;
     assert_eq!(
         check_output.code,
         Some(1),
@@ -265,7 +276,7 @@ async fn templates_decide_as_in_gatekeeper() {
     for (rule, code) in [(request_rule, 0), (&review_rule, 1)] {
         let text = template(", plural: denyalls, singular: denyall, listKind: DenyAllList", rule);
         fs::write(directory_path.join("policy.yaml"), text).unwrap();
-        let command_output = admittance(directory_path, &["run", "policy.yaml", "namespace.json"]).await;
+        let command_output = run_admittance(directory_path, &["run", "policy.yaml", "namespace.json"]).await;
         assert_eq!(
             command_output.code,
             Some(code),
@@ -300,7 +311,7 @@ async fn templates_decide_as_in_gatekeeper() {
         (sync.to_owned(), 0, "SyncSet nodes"),
     ] {
         fs::write(directory_path.join("policy.yaml"), &text).unwrap();
-        let check_output = admittance(directory_path, &["check", "policy.yaml"]).await;
+        let check_output = run_admittance(directory_path, &["check", "policy.yaml"]).await;
         let output = format!("{}{}", check_output.stdout, check_output.stderr);
         assert_eq!(check_output.code, Some(code), "{text}: {output}");
         assert!(output.contains(expected), "{text}: {output}");
@@ -324,7 +335,7 @@ async fn mutators_change_objects_as_in_gatekeeper() {
                          "securityContext": {"privileged": false}});
     let run = async |object: &Value| {
         fs::write(directory_path.join("pod.json"), object.to_string()).unwrap();
-        admittance(
+        run_admittance(
             directory_path,
             &["run", "mutators.yaml", "pod.json", "--output", "json"],
         )
@@ -340,16 +351,21 @@ async fn mutators_change_objects_as_in_gatekeeper() {
     );
     let mut expected = pod("shop", json!([changed]));
     expected["metadata"]["labels"] = json!({"owner": "shop"});
-    let run_report = report(&command_output);
+    let run_report = parse_report(&command_output);
     assert_eq!(run_report["object"], expected, "{}", command_output.stdout);
     let mutators = "Assign/not-privileged, AssignImage/mirror, AssignMetadata/owner, ModifySet/no-debug-logs";
     assert!(run_report.to_string().contains(mutators), "{run_report}");
 
     let command_output = run(&expected).await;
-    assert_eq!(report(&command_output)["object"], expected, "{}", command_output.stdout);
+    assert_eq!(
+        parse_report(&command_output)["object"],
+        expected,
+        "{}",
+        command_output.stdout
+    );
     let command_output = run(&pod("kube-public", json!([]))).await;
     assert_eq!(
-        report(&command_output)["object"],
+        parse_report(&command_output)["object"],
         pod("kube-public", json!([])),
         "{}",
         command_output.stdout
@@ -377,7 +393,8 @@ async fn a_rego_stage_works_with_any_control_plane() {
     for (count, code, expected) in [(10, 0, ""), (11, 1, "group web has 11 instances, and 10 are allowed")] {
         let job = json!({"kind": "job", "Job": {"ID": "web", "TaskGroups": [{"Name": "web", "Count": count}]}});
         fs::write(directory_path.join("job.json"), job.to_string()).unwrap();
-        let command_output = admittance(directory_path, &["run", "chain.yaml", "job.json", "--output", "json"]).await;
+        let command_output =
+            run_admittance(directory_path, &["run", "chain.yaml", "job.json", "--output", "json"]).await;
         assert_eq!(
             command_output.code,
             Some(code),

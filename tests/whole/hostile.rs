@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::scene::{ProgramScene, application, bcs_message, source, store, write};
 
 #[derive(Clone, Copy)]
-enum ExpectedFailure {
+enum ExpectedOutcome {
     /// The stage with the guest allows the request.
     Passes,
     /// The call of the guest fails at once. The fields are the expected kind of failure and a part of its message.
@@ -23,10 +23,10 @@ enum ExpectedFailure {
     DoesNotLoad(&'static str),
 }
 
-use ExpectedFailure::{DoesNotLoad, Fails, Passes, RunsOn};
+use ExpectedOutcome::{DoesNotLoad, Fails, Passes, RunsOn};
 
 /// Returns the expected result of a behaviour. The `match` has no default, so a new behaviour needs a result.
-fn expected(behaviour: Behaviour) -> ExpectedFailure {
+fn expected_outcome(behaviour: Behaviour) -> ExpectedOutcome {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,
         Behaviour::Traps => Fails("trap", "unreachable"),
@@ -57,7 +57,7 @@ fn expected(behaviour: Behaviour) -> ExpectedFailure {
 #[derive(Clone)]
 struct GuestCase {
     name: String,
-    expected: ExpectedFailure,
+    expected: ExpectedOutcome,
     policy: &'static str,
     plugin: String,
 }
@@ -70,7 +70,7 @@ fn cases() -> Vec<GuestCase> {
         let settings = format!("{{ behaviour: {} }}", behaviour.name());
         (
             behaviour.name(),
-            expected(*behaviour),
+            expected_outcome(*behaviour),
             match behaviour {
                 Behaviour::FillsMemoryInConfigure => {
                     format!("{{ source: \"{misbehaves}\", memory: 1GiB, settings: {settings} }}")
@@ -79,7 +79,7 @@ fn cases() -> Vec<GuestCase> {
             },
         )
     });
-    let reaches_out = |target: &str| {
+    let reaching_plugin = |target: &str| {
         format!(
             "{{ source: \"{}\", settings: {{ target: {target} }} }}",
             source("guest-reaches-out")
@@ -87,11 +87,11 @@ fn cases() -> Vec<GuestCase> {
     };
     let guest_cases = [
         // The guest has no file system, so it gets an error from its standard library, and handles it.
-        ("opens-file", Passes, reaches_out("file")),
+        ("opens-file", Passes, reaching_plugin("file")),
         (
             "connects",
             Fails("capability-denied", "wasi:sockets"),
-            reaches_out("socket"),
+            reaching_plugin("socket"),
         ),
         (
             "wrong-world",
@@ -115,8 +115,8 @@ fn cases() -> Vec<GuestCase> {
         ),
     ];
     let guests: Vec<_> = settings_cases.chain(guest_cases).collect();
-    let under = |(policy, suffix): (&'static str, &str)| {
-        let case = |(name, expected, plugin): &(&str, ExpectedFailure, String)| GuestCase {
+    let cases_with_policy = |(policy, suffix): (&'static str, &str)| {
+        let case = |(name, expected, plugin): &(&str, ExpectedOutcome, String)| GuestCase {
             name: format!("{name}-{suffix}"),
             expected: *expected,
             policy,
@@ -124,16 +124,16 @@ fn cases() -> Vec<GuestCase> {
         };
         guests.iter().map(case).collect::<Vec<_>>()
     };
-    POLICIES.into_iter().flat_map(under).collect()
+    POLICIES.into_iter().flat_map(cases_with_policy).collect()
 }
 
-fn loads(case: &GuestCase) -> bool {
+fn is_loadable(case: &GuestCase) -> bool {
     !matches!(case.expected, DoesNotLoad(_))
 }
 
 fn chains<'a>(cases: impl IntoIterator<Item = &'a GuestCase>) -> String {
     let mut text = String::new();
-    let (first, last) = (source("guest-misbehaves"), source("sidecar-injector"));
+    let (first_source, last_source) = (source("guest-misbehaves"), source("sidecar-injector"));
     for GuestCase {
         name,
         expected,
@@ -154,7 +154,7 @@ spec:
   rules: [{{ operations: [CREATE], kinds: [application] }}]
   stages:
     - name: first
-      plugin: {{ source: \"{first}\", settings: {{ behaviour: well-behaved }} }}
+      plugin: {{ source: \"{first_source}\", settings: {{ behaviour: well-behaved }} }}
       namespaceSelector: {{ operator: In, values: [{name}] }}
       failurePolicy: Fail
       timeout: 8s
@@ -164,7 +164,7 @@ spec:
       failurePolicy: {policy}
       timeout: {timeout}
     - name: last
-      plugin: {{ source: \"{last}\", settings: {{ annotations: {{ last: \"true\" }} }} }}
+      plugin: {{ source: \"{last_source}\", settings: {{ annotations: {{ last: \"true\" }} }} }}
       namespaceSelector: {{ operator: In, values: [{name}] }}
       failurePolicy: Fail
       timeout: 8s
@@ -177,11 +177,11 @@ spec:
 
 #[tokio::test]
 async fn a_misbehaving_guest_fails_only_its_own_call() {
-    let cases: Vec<_> = cases().into_iter().filter(loads).collect();
-    let scene = Arc::new(ProgramScene::bcs(&chains(&cases)).await);
+    let cases: Vec<_> = cases().into_iter().filter(is_loadable).collect();
+    let scene = Arc::new(ProgramScene::start_bcs(&chains(&cases)).await);
     let mut calls = JoinSet::new();
     for case in cases {
-        calls.spawn(call(scene.clone(), case));
+        calls.spawn(check_case(scene.clone(), case));
     }
     let (mut finished_cases, mut problems) = (Vec::new(), Vec::new());
     while let Some(case) = calls.join_next().await {
@@ -199,7 +199,7 @@ async fn a_misbehaving_guest_fails_only_its_own_call() {
 }
 
 /// Sends one request to the chain with the misbehaving guest, and meanwhile one to a good chain. Checks both results.
-async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
+async fn check_case(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
     let name = &case.name;
     let object = application(name, "app", "nginx:1.29");
     let begins = scene.program.when_logged("the guest's first line", {
@@ -224,14 +224,16 @@ async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
     if matches!(case.expected, RunsOn) {
         assert!(!request.is_finished(), "{name}: the request beside it waited for it");
     }
-    let stored_beside = scene.stored("well-behaved-fail", &format!("beside-{name}")).unwrap();
+    let stored_beside = scene
+        .stored_object("well-behaved-fail", &format!("beside-{name}"))
+        .unwrap();
     assert_eq!(
         stored_beside["metadata"]["annotations"]["well-behaved"], "true",
         "beside {name}"
     );
 
     let reply = request.await.unwrap();
-    let stored = scene.stored(name, "app");
+    let stored = scene.stored_object(name, "app");
     let (failure, words) = match case.expected {
         Passes => {
             assert_eq!(reply.status, 200, "{name}: {}", reply.text());
@@ -260,9 +262,13 @@ async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
 /// Checks the object that the upstream server stores: it must be the client's object with the additions of the two good
 /// stages, and with nothing else.
 fn check_object(name: &str, sent_object: &Value, stored: &Value) {
-    let mut rest = stored.clone();
-    let annotations = rest["metadata"].as_object_mut().unwrap().remove("annotations").unwrap();
-    assert_eq!(&rest, sent_object, "{name}");
+    let mut stored_without_annotations = stored.clone();
+    let annotations = stored_without_annotations["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("annotations")
+        .unwrap();
+    assert_eq!(&stored_without_annotations, sent_object, "{name}");
     assert_eq!(annotations["well-behaved"], "true", "{name}");
     assert_eq!(annotations["last"], "true", "{name}: the stage after it was called");
     assert!(annotations.get("huge").is_none(), "{name}");
@@ -321,8 +327,8 @@ fn check_logs(program: &Admittance) {
 
 #[tokio::test]
 async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
-    let cases: Vec<_> = cases().into_iter().filter(|case| !loads(case)).collect();
-    let directory = bad_modules();
+    let cases: Vec<_> = cases().into_iter().filter(|case| !is_loadable(case)).collect();
+    let directory = directory_with_bad_modules();
     let chains = write(&directory, "chains.yaml", chains(&cases));
     let config = write(&directory, "admittance.yaml", crate::scene::BCS);
 
@@ -365,7 +371,7 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     }
 }
 
-fn bad_modules() -> TempDir {
+fn directory_with_bad_modules() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "not-wasm.wasm", "this is a text");
     write(&directory, "core-module.wasm", b"\0asm\x01\0\0\0");
@@ -375,7 +381,7 @@ fn bad_modules() -> TempDir {
 /// Each patch would produce gigabytes. The program must serve other requests within bounded memory.
 #[tokio::test]
 async fn exploding_patches_are_refused_and_delay_no_other_request() {
-    const MOST_MEMORY: u64 = 512 << 20;
+    const MEMORY_MAX: u64 = 512 << 20;
     let operations = |count: usize, operation: &dyn Fn(usize) -> Value| Value::from_iter((0..count).map(operation));
     let copy = |from: &str, to: String| json!({"op": "copy", "from": from, "path": to});
     let patches = [
@@ -412,7 +418,7 @@ async fn exploding_patches_are_refused_and_delay_no_other_request() {
             writeln!(chains, "---\n{chain}").unwrap();
         }
     }
-    let scene = Arc::new(ProgramScene::bcs(&chains).await);
+    let scene = Arc::new(ProgramScene::start_bcs(&chains).await);
     let mut calls = JoinSet::new();
     for (name, _) in &patches {
         for (mode, number) in [("enforce", 0), ("audit", 0), ("enforce", 1), ("audit", 1)] {
@@ -426,15 +432,15 @@ async fn exploding_patches_are_refused_and_delay_no_other_request() {
             });
         }
     }
-    let mut memory = 0;
+    let mut memory_peak = 0;
     while !calls.is_empty() {
-        let healthy = scene.client.get(&scene.program.admin_url("/healthz")).await;
-        assert_eq!(healthy.unwrap().status, 200);
-        memory = memory.max(scene.program.resident_memory().unwrap());
+        let health_reply = scene.client.get(&scene.program.admin_url("/healthz")).await;
+        assert_eq!(health_reply.unwrap().status, 200);
+        memory_peak = memory_peak.max(scene.program.resident_memory().unwrap());
         while let Some(call) = calls.try_join_next() {
             let (namespace, object, reply) = call.unwrap();
             let name = object["metadata"]["name"].as_str().unwrap();
-            let stored = scene.stored(&namespace, name);
+            let stored = scene.stored_object(&namespace, name);
             if namespace.ends_with("audit") {
                 assert_eq!(reply.status, 200, "{namespace}: {}", reply.text());
                 assert_eq!(stored.as_ref(), Some(&object), "{namespace}");
@@ -449,7 +455,7 @@ async fn exploding_patches_are_refused_and_delay_no_other_request() {
             }
         }
     }
-    assert!(memory < MOST_MEMORY, "{memory} bytes");
+    assert!(memory_peak < MEMORY_MAX, "{memory_peak} bytes");
 }
 
 /// If the program can open no further files, it gets no connection for a webhook call or for a plugin's HTTP request.
@@ -472,7 +478,7 @@ async fn a_stage_that_gets_no_file_descriptor_counts_as_overloaded() {
             ),
         ),
     ] {
-        let scene = ProgramScene::bcs(&format!(
+        let scene = ProgramScene::start_bcs(&format!(
             "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -489,26 +495,26 @@ spec:
         // Before the limit takes effect, this request opens two connections: one from the client to the program, and
         // one from the program to the upstream server. The next request can use both, although no new connection can be
         // opened.
-        let mut other = application("shop", "other", "nginx:1.29");
-        other["kind"] = "deployment".into();
-        assert_eq!(scene.create(&other).await.status, 200, "{stage_kind}");
-        let refused = without_descriptors(&scene, application("shop", "web", "nginx:1.29")).await;
+        let mut deployment = application("shop", "other", "nginx:1.29");
+        deployment["kind"] = "deployment".into();
+        assert_eq!(scene.create(&deployment).await.status, 200, "{stage_kind}");
+        let refused_reply = create_without_descriptors(&scene, application("shop", "web", "nginx:1.29")).await;
         assert!(
-            bcs_message(&refused).contains("Too many open files"),
+            bcs_message(&refused_reply).contains("Too many open files"),
             "{stage_kind}: {}",
-            refused.text()
+            refused_reply.text()
         );
         let metrics = scene.program.metrics().await.unwrap();
         let failures = metrics.sum("admittance_stage_failures_total", &[("failure", "overloaded")]);
-        assert_eq!(failures, Some(1.0), "{stage_kind}: {}", refused.text());
+        assert_eq!(failures, Some(1.0), "{stage_kind}: {}", refused_reply.text());
     }
 }
 
 /// Sends a request for this object while a resource limit keeps the program from opening files and sockets.
-async fn without_descriptors(scene: &ProgramScene, object: Value) -> Reply {
+async fn create_without_descriptors(scene: &ProgramScene, object: Value) -> Reply {
     let id = scene.program.id().unwrap();
     let process = Pid::from_raw(id.cast_signed()).unwrap();
-    let open: HashSet<u64> = fs::read_dir(format!("/proc/{id}/fd"))
+    let open_descriptors: HashSet<u64> = fs::read_dir(format!("/proc/{id}/fd"))
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
@@ -516,13 +522,13 @@ async fn without_descriptors(scene: &ProgramScene, object: Value) -> Reply {
         current,
         maximum: getrlimit(Resource::Nofile).maximum,
     };
-    let before = prlimit(
+    let original_limit = prlimit(
         Some(process),
         Resource::Nofile,
-        limit((0..).find(|number| !open.contains(number))),
+        limit((0..).find(|number| !open_descriptors.contains(number))),
     )
     .unwrap();
     let reply = scene.create(&object).await;
-    prlimit(Some(process), Resource::Nofile, before).unwrap();
+    prlimit(Some(process), Resource::Nofile, original_limit).unwrap();
     reply
 }

@@ -55,7 +55,7 @@ impl std::fmt::Display for CargoPackage {
     }
 }
 
-fn cargo() -> Command {
+fn cargo_command() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(repository());
@@ -78,7 +78,7 @@ fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
 }
 
 fn metadata(platforms: &[String]) -> CargoMetadata {
-    let mut command = cargo();
+    let mut command = cargo_command();
     command.args(["metadata", "--format-version", "1", "--locked"]);
     for platform in platforms {
         command.args(["--filter-platform", platform]);
@@ -202,7 +202,7 @@ fn wasmtime_is_built_with_few_features() {
 }
 
 /// (feature of the library, dependencies that the library has only with this feature)
-const BROUGHT_BY_FEATURE: [(&str, &[&str]); 3] = [
+const PACKAGES_BY_FEATURE: [(&str, &[&str]); 3] = [
     ("plugins", &["wasmtime", "cranelift-codegen"]),
     ("registries", &["docker_credential", "http-auth"]),
     ("signatures", &["sigstore-verify", "p256"]),
@@ -241,7 +241,7 @@ fn the_library_builds_only_what_its_features_need() {
         assert!(!has_package(&default, name), "{name}");
     }
     let minimal_tree = tree(&["--no-default-features"]);
-    for (feature, names) in BROUGHT_BY_FEATURE {
+    for (feature, names) in PACKAGES_BY_FEATURE {
         let feature_tree = tree(&["--no-default-features", "--features", feature]);
         for name in names {
             assert!(
@@ -250,7 +250,7 @@ fn the_library_builds_only_what_its_features_need() {
             );
             assert!(!has_package(&minimal_tree, name), "{feature}: {name}");
         }
-        for (other, names) in BROUGHT_BY_FEATURE.iter().filter(|(other, _)| *other != feature) {
+        for (other, names) in PACKAGES_BY_FEATURE.iter().filter(|(other, _)| *other != feature) {
             for name in *names {
                 assert!(!has_package(&feature_tree, name), "{feature}: {name} of {other}");
             }
@@ -423,7 +423,7 @@ fn capabilities_are_named_only_in_documented_source_files() {
 #[test]
 fn the_sdk_can_be_packaged() {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packages");
-    let output = cargo()
+    let output = cargo_command()
         .args(["package", "--offline", "--allow-dirty"])
         .args(["-p", "admittance-sdk-macros", "-p", "admittance-sdk"])
         .arg("--target-dir")

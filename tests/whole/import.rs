@@ -11,19 +11,19 @@ use tempfile::TempDir;
 
 use crate::{
     scene::{application, store, write},
-    webhooks::{certificate, listen, serve},
+    webhooks::{issue_certificate, start_tls_server, start_webhook_server},
 };
 
 /// Runs the program in a directory, with the stock plugins of this build.
-pub(crate) async fn admittance(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
+pub(crate) async fn run_admittance(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
     let mut program = Admittance::command().unwrap();
     program.args(arguments).current_dir(directory.path());
-    program.env("ADMITTANCE_PLUGINS", stock(directory));
+    program.env("ADMITTANCE_PLUGINS", stock_plugin_directory(directory));
     program.env("ADMITTANCE_STORE", store());
     finish(program).await.unwrap()
 }
 
-fn stock(directory: &TempDir) -> std::path::PathBuf {
+fn stock_plugin_directory(directory: &TempDir) -> std::path::PathBuf {
     let plugins = directory.path().join("plugins");
     if !plugins.exists() {
         let built = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
@@ -36,8 +36,8 @@ fn stock(directory: &TempDir) -> std::path::PathBuf {
 /// Returns the result of each request: whether the request is allowed, the object, the warnings, and the code of a
 /// denial. An imported chain may deny a request with another message than the original policy. So the results have the
 /// message only if `with_messages` is set.
-async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
-    let run_output = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
+async fn run_decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
+    let run_output = run_admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
     assert!(
         run_output.code < Some(2),
         "{chains}: {}{}",
@@ -70,13 +70,13 @@ fn pod(name: &str, labels: &Value) -> Value {
            "spec": {"containers": [{"name": "web", "image": "nginx:1.29"}]}})
 }
 
-const PODS: &str = "{ apiGroups: [\"\"], apiVersions: [v1], resources: [pods], operations: [CREATE] }";
+const POD_RULE: &str = "{ apiGroups: [\"\"], apiVersions: [v1], resources: [pods], operations: [CREATE] }";
 
-fn webhooks(port: u16, bundle: &str) -> String {
+fn webhook_configuration(port: u16, bundle: &str) -> String {
     let webhook = |name: &str, path: &str, selector: &str| {
         format!(
             "  - name: {name}.example.com
-    rules: [ {PODS} ]
+    rules: [ {POD_RULE} ]
     clientConfig: {{ url: 'https://localhost:{port}/review/{path}', caBundle: {bundle} }}
     admissionReviewVersions: [v1]
     sideEffects: None
@@ -137,7 +137,7 @@ spec:
   volumes: [ { name: logs, emptyDir: {} } ]
 ";
 
-fn kubewarden() -> String {
+fn kubewarden_policy() -> String {
     let module = Artifacts::find().unwrap().policy("guest_policy").unwrap();
     format!(
         "apiVersion: policies.kubewarden.io/v1
@@ -145,7 +145,7 @@ kind: ClusterAdmissionPolicy
 metadata: {{ name: labels }}
 spec:
   module: file://{}
-  rules: [ {PODS} ]
+  rules: [ {POD_RULE} ]
   mutating: true
   settings: {{ required: team, add: {{ checked: \"yes\" }} }}
 ",
@@ -153,7 +153,7 @@ spec:
     )
 }
 
-fn bcs(port: u16, bundle: &str) -> String {
+fn bcs_definition(port: u16, bundle: &str) -> String {
     format!(
         "apiVersion: v4
 kind: admissionwebhook
@@ -171,11 +171,11 @@ admissionWebhooks:
 #[tokio::test]
 async fn imported_chains_decide_like_the_imported_documents() {
     let certificates = tempfile::tempdir().unwrap();
-    let bundle = certificate(certificates.path(), "--host", "localhost").await;
-    let port = serve(certificates.path(), "localhost").await.port();
-    let none = json!({});
+    let bundle = issue_certificate(certificates.path(), "--host", "localhost").await;
+    let port = start_webhook_server(certificates.path(), "localhost").await.port();
+    let no_labels = json!({});
     let pods = [
-        pod("none", &none),
+        pod("none", &no_labels),
         pod("team", &json!({"team": "a"})),
         pod("exempt", &json!({"exempt": "", "tea": "green"})),
         pod("test", &json!({"test": ""})),
@@ -184,18 +184,32 @@ async fn imported_chains_decide_like_the_imported_documents() {
     // (imported system, documents, requests, how exact each import is, number of refused requests, number of changed
     // requests)
     for (system, documents, requests, result, refused_count, changed_count) in [
-        ("webhooks", webhooks(port, &bundle), &pods[..], "exact", 1, 3),
-        ("policies", POLICIES.replace("RULE", PODS), &pods[..], "differs", 1, 3),
-        ("kubewarden", kubewarden(), &pods[..], "exact", 3, 1),
+        (
+            "webhooks",
+            webhook_configuration(port, &bundle),
+            &pods[..],
+            "exact",
+            1,
+            3,
+        ),
+        (
+            "policies",
+            POLICIES.replace("RULE", POD_RULE),
+            &pods[..],
+            "differs",
+            1,
+            3,
+        ),
+        ("kubewarden", kubewarden_policy(), &pods[..], "exact", 3, 1),
         ("sidecar-set", SIDECAR_SET.to_owned(), &pods[..], "exact", 0, 1),
-        ("bcs", bcs(port, &bundle), &applications[..], "differs", 0, 1),
+        ("bcs", bcs_definition(port, &bundle), &applications[..], "differs", 0, 1),
     ] {
         let directory = tempfile::tempdir().unwrap();
         write(&directory, "documents.yaml", &documents);
         let list = json!({"apiVersion": "v1", "kind": "List", "items": requests});
         write(&directory, "requests.json", list.to_string());
         let arguments = ["import", "documents.yaml", "--to", "imported.yaml", "--output", "json"];
-        let imported = admittance(&directory, &arguments).await;
+        let imported = run_admittance(&directory, &arguments).await;
         assert_eq!(
             imported.code,
             Some(0),
@@ -216,9 +230,9 @@ async fn imported_chains_decide_like_the_imported_documents() {
             !kinds.is_empty() && kinds.iter().all(|kind| *kind == "kind: AdmissionChain"),
             "{imported_text}"
         );
-        let same_messages = result == "exact";
-        let original = decisions(&directory, "documents.yaml", same_messages).await;
-        let native = decisions(&directory, "imported.yaml", same_messages).await;
+        let has_same_messages = result == "exact";
+        let original = run_decisions(&directory, "documents.yaml", has_same_messages).await;
+        let native = run_decisions(&directory, "imported.yaml", has_same_messages).await;
         assert_eq!(original, native, "{system}");
         let is_allowed = |decision: &&Value| decision["allowed"] == true;
         let decisions_and_requests = original.iter().zip(requests);
@@ -240,25 +254,25 @@ async fn import_overwrites_a_file_only_with_force() {
         |options: &[&'static str]| [&["import", "documents.yaml", "--to", "a.yaml"], options].concat();
     let output_text = || fs::read_to_string(directory.path().join("a.yaml")).ok();
 
-    let dry = admittance(&directory, &import_arguments(&["--dry-run"])).await;
-    assert_eq!((dry.code, output_text()), (Some(0), None), "{}", dry.stderr);
+    let dry_run = run_admittance(&directory, &import_arguments(&["--dry-run"])).await;
+    assert_eq!((dry_run.code, output_text()), (Some(0), None), "{}", dry_run.stderr);
     for expected in ["SidecarSet/logs  exact   kruise-sidecarset-logs", "nothing was written"] {
-        assert!(dry.stdout.contains(expected), "{}", dry.stdout);
+        assert!(dry_run.stdout.contains(expected), "{}", dry_run.stdout);
     }
-    let first = admittance(&directory, &import_arguments(&[])).await;
-    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    let first_import = run_admittance(&directory, &import_arguments(&[])).await;
+    assert_eq!(first_import.code, Some(0), "{}", first_import.stderr);
     let text = output_text().unwrap();
     write(&directory, "a.yaml", "# mine");
-    let second = admittance(&directory, &import_arguments(&[])).await;
-    assert_eq!(second.code, Some(2), "{}", second.stdout);
+    let second_import = run_admittance(&directory, &import_arguments(&[])).await;
+    assert_eq!(second_import.code, Some(2), "{}", second_import.stdout);
     assert!(
-        second.stderr.contains("a.yaml already exists; give --force"),
+        second_import.stderr.contains("a.yaml already exists; give --force"),
         "{}",
-        second.stderr
+        second_import.stderr
     );
     assert_eq!(output_text().as_deref(), Some("# mine"));
-    let forced = admittance(&directory, &import_arguments(&["--force"])).await;
-    assert_eq!(forced.code, Some(0), "{}", forced.stderr);
+    let forced_import = run_admittance(&directory, &import_arguments(&["--force"])).await;
+    assert_eq!(forced_import.code, Some(0), "{}", forced_import.stderr);
     assert_eq!(output_text(), Some(text));
 
     write(
@@ -269,12 +283,12 @@ async fn import_overwrites_a_file_only_with_force() {
             SIDECAR_SET.replace("name: logs }\nspec", "name: Logs }\nspec")
         ),
     );
-    let partly = admittance(&directory, &import_arguments(&["--force"])).await;
-    assert_eq!(partly.code, Some(1), "{}", partly.stdout);
+    let partial_import = run_admittance(&directory, &import_arguments(&["--force"])).await;
+    assert_eq!(partial_import.code, Some(1), "{}", partial_import.stdout);
     assert!(
-        partly.stdout.contains("documents.yaml:13:19: metadata.name"),
+        partial_import.stdout.contains("documents.yaml:13:19: metadata.name"),
         "{}",
-        partly.stdout
+        partial_import.stdout
     );
     for (document, report) in [("", ": metadata.name"), ("apiVersion: v1\nkind: Pod\n", "passed over")] {
         let invalid = SIDECAR_SET.replace("name: logs }\nspec", "name: Logs }\nspec");
@@ -287,10 +301,16 @@ async fn import_overwrites_a_file_only_with_force() {
                 document
             },
         );
-        let none = admittance(&directory, &import_arguments(&["--force"])).await;
-        assert_eq!(none.code, Some(1), "{}{}", none.stdout, none.stderr);
+        let failed_import = run_admittance(&directory, &import_arguments(&["--force"])).await;
+        assert_eq!(
+            failed_import.code,
+            Some(1),
+            "{}{}",
+            failed_import.stdout,
+            failed_import.stderr
+        );
         for expected in [report, "nothing was written"] {
-            assert!(none.stdout.contains(expected), "{}", none.stdout);
+            assert!(failed_import.stdout.contains(expected), "{}", failed_import.stdout);
         }
     }
 }
@@ -300,7 +320,7 @@ async fn import_overwrites_a_file_only_with_force() {
 async fn a_sidecar_set_needs_the_stock_plugin() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "set.yaml", SIDECAR_SET);
-    let check_output = admittance(&directory, &["check", "set.yaml"]).await;
+    let check_output = run_admittance(&directory, &["check", "set.yaml"]).await;
     assert_eq!(
         check_output.code,
         Some(0),
@@ -313,7 +333,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
         "set.yaml",
         SIDECAR_SET.replace("type: NotUpdate", "type: RollingUpdate"),
     );
-    let check_output = admittance(&directory, &["check", "set.yaml"]).await;
+    let check_output = run_admittance(&directory, &["check", "set.yaml"]).await;
     assert!(
         check_output
             .stdout
@@ -326,7 +346,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
         "set.yaml",
         SIDECAR_SET.replace("name: logs, mountPath", "name: none, mountPath"),
     );
-    let check_output = admittance(&directory, &["check", "set.yaml"]).await;
+    let check_output = run_admittance(&directory, &["check", "set.yaml"]).await;
     assert_eq!(check_output.code, Some(1), "{}", check_output.stdout);
     assert!(
         check_output
@@ -341,7 +361,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
         check_output.stdout
     );
     fs::remove_file(directory.path().join("plugins/sidecar_injector.wasm")).unwrap();
-    let check_output = admittance(&directory, &["check", "set.yaml"]).await;
+    let check_output = run_admittance(&directory, &["check", "set.yaml"]).await;
     assert_eq!(check_output.code, Some(1), "{}", check_output.stdout);
     for expected in [
         "plugins/sidecar_injector.wasm",
@@ -384,7 +404,7 @@ async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
                                       "labels": {"app": "a", "track": track, "main": "web"}},
                          "spec": {"containers": [{"name": "web", "image": "web:1", "env": [{"name": "A", "value": "1"}]}]}});
         write(&directory, "pod.json", pod.to_string());
-        let run_output = admittance(&directory, &["run", "sets.yaml", "pod.json", "--output", "json"]).await;
+        let run_output = run_admittance(&directory, &["run", "sets.yaml", "pod.json", "--output", "json"]).await;
         assert_eq!(run_output.code, Some(0), "{}{}", run_output.stdout, run_output.stderr);
         let report: Value = serde_json::from_str(&run_output.stdout).unwrap();
         let containers = report["object"]["spec"]["containers"].as_array().unwrap().iter();
@@ -393,7 +413,7 @@ async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
     }
     // The SidecarSet `base` applies only to Pods to which the SidecarSet `canary` does not apply. The import does not
     // convert such a pair. It copies both of them as they are.
-    let imported = admittance(&directory, &["import", "sets.yaml", "--to", "a.yaml"]).await;
+    let imported = run_admittance(&directory, &["import", "sets.yaml", "--to", "a.yaml"]).await;
     let imported_text = fs::read_to_string(directory.path().join("a.yaml")).unwrap();
     assert_eq!(
         imported_text.matches("kind: SidecarSet").count(),
@@ -418,7 +438,7 @@ users: [ {{ name: test, user: {{ token: t }} }} ]
 #[tokio::test]
 async fn import_reads_policies_stored_in_a_cluster() {
     let directory = tempfile::tempdir().unwrap();
-    let bundle = certificate(directory.path(), "--host", "localhost").await;
+    let bundle = issue_certificate(directory.path(), "--host", "localhost").await;
     // Like a real API server, this one omits the `kind` of the items in a list. Unknown resources get 404.
     let answer = |path: &str| match path {
         "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies" => Some(json!({
@@ -454,7 +474,7 @@ async fn import_reads_policies_stored_in_a_cluster() {
         }
         _ => None,
     };
-    let port = listen(directory.path(), "localhost", &[], move |_, request| async move {
+    let port = start_tls_server(directory.path(), "localhost", &[], move |_, request| async move {
         let listing = answer(request.uri().path());
         let status = if listing.is_some() { 200 } else { 404 };
         let body = listing.unwrap_or_else(|| json!({"kind": "Status", "message": "there is none"}));
@@ -475,7 +495,7 @@ async fn import_reads_policies_stored_in_a_cluster() {
         "--output",
         "json",
     ];
-    let imported = admittance(&directory, &arguments).await;
+    let imported = run_admittance(&directory, &arguments).await;
     assert_eq!(imported.code, Some(0), "{}{}", imported.stdout, imported.stderr);
     let report: Value = serde_json::from_str(&imported.stdout).unwrap();
     let results: Vec<_> = report["definitions"]
@@ -500,24 +520,28 @@ async fn import_reads_policies_stored_in_a_cluster() {
             ("ValidatingPolicy", "differs"),
         ]
     );
-    let check_output = admittance(&directory, &["check", "--documents-only", "a.yaml"]).await;
+    let check_output = run_admittance(&directory, &["check", "--documents-only", "a.yaml"]).await;
     assert_eq!(check_output.code, Some(0), "{}", check_output.stdout);
 
     // If the API server replies with an error instead of a list, the error message names the path of the request.
-    let refusing = listen(directory.path(), "localhost", &[], |_, _| async {
+    let refusing_server = start_tls_server(directory.path(), "localhost", &[], |_, _| async {
         let body = json!({"kind": "Status", "message": "user t cannot list"}).to_string();
         Ok(Response::builder()
             .status(403)
             .body(Full::new(Bytes::from(body)))
             .unwrap())
     });
-    write(&directory, "kubeconfig", kubeconfig(refusing.await.port(), &bundle));
-    let refused = admittance(&directory, &["import", "--kubeconfig", "kubeconfig", "--dry-run"]).await;
-    assert_eq!(refused.code, Some(2), "{}", refused.stdout);
+    write(
+        &directory,
+        "kubeconfig",
+        kubeconfig(refusing_server.await.port(), &bundle),
+    );
+    let refused_import = run_admittance(&directory, &["import", "--kubeconfig", "kubeconfig", "--dry-run"]).await;
+    assert_eq!(refused_import.code, Some(2), "{}", refused_import.stdout);
     assert!(
-        refused.stderr.contains("user t cannot list")
-            && refused.stderr.contains("/apis/admissionregistration.k8s.io/v1/"),
+        refused_import.stderr.contains("user t cannot list")
+            && refused_import.stderr.contains("/apis/admissionregistration.k8s.io/v1/"),
         "{}",
-        refused.stderr
+        refused_import.stderr
     );
 }

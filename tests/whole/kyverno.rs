@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::documents::page::Page;
 
-async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
+async fn run_admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     let path = |argument: &&str| {
         if argument.contains('.') || argument.ends_with('/') {
             directory.join(argument).into_os_string()
@@ -18,12 +18,12 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     Admittance::run(arguments.iter().map(path)).await.unwrap()
 }
 
-fn report(command_output: &FinishedProgram) -> Value {
+fn parse_report(command_output: &FinishedProgram) -> Value {
     serde_json::from_str(&command_output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}{}", command_output.stdout, command_output.stderr))
 }
 
-const MUTATING: &str = r#"
+const MUTATING_POLICY: &str = r#"
 apiVersion: policies.kyverno.io/v1
 kind: MutatingPolicy
 metadata: { name: run-as }
@@ -46,7 +46,7 @@ spec:
   matchConditions: [{ name: old, expression: "object.metadata.name == 'old'" }]
 "#;
 
-const TEAMS: &str = r#"
+const TEAM_POLICY: &str = r#"
 apiVersion: policies.kyverno.io/v1
 kind: ValidatingPolicy
 metadata: { name: teams }
@@ -57,7 +57,7 @@ spec:
     - expression: "http.Get('https://teams.example.com/shop').names.exists(name, name == object.metadata.name)"
 "#;
 
-const LIMITS: &str =
+const LIMITS_CONFIG_MAP: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: limits, namespace: shop }\ndata: { host: a }\n";
 
 /// Returns an object of this kind that runs containers with this image: a Pod, or an object with a Pod template.
@@ -77,9 +77,9 @@ async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
     let page = Page::read("docs/kyverno.md").yaml();
     fs::create_dir(directory_path.join("policies")).unwrap();
     fs::write(directory_path.join("policies/registries.yaml"), &page[0]).unwrap();
-    fs::write(directory_path.join("policies/run-as.yaml"), MUTATING).unwrap();
-    fs::write(directory_path.join("limits.yaml"), LIMITS).unwrap();
-    let command_output = admittance(directory_path, &["check", "policies/"]).await;
+    fs::write(directory_path.join("policies/run-as.yaml"), MUTATING_POLICY).unwrap();
+    fs::write(directory_path.join("limits.yaml"), LIMITS_CONFIG_MAP).unwrap();
+    let command_output = run_admittance(directory_path, &["check", "policies/"]).await;
     assert_eq!(
         command_output.code,
         Some(0),
@@ -114,7 +114,7 @@ async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
             "--output",
             "json",
         ];
-        let command_output = admittance(directory_path, &arguments).await;
+        let command_output = run_admittance(directory_path, &arguments).await;
         assert_eq!(
             command_output.code,
             Some(refusal.is_some().into()),
@@ -122,7 +122,7 @@ async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
             command_output.stdout,
             command_output.stderr
         );
-        let report = report(&command_output);
+        let report = parse_report(&command_output);
         match refusal {
             Some(message) => assert!(
                 report["refusal"]["message"].as_str().unwrap().starts_with(message),
@@ -131,7 +131,7 @@ async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
             None => assert_eq!(report["object"]["spec"]["hostname"], "a", "{report}"),
         }
     }
-    let command_output = admittance(directory_path, &["import", "policies/", "--to", "imported.yaml"]).await;
+    let command_output = run_admittance(directory_path, &["import", "policies/", "--to", "imported.yaml"]).await;
     assert_eq!(
         command_output.code,
         Some(0),
@@ -139,7 +139,7 @@ async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
         command_output.stdout,
         command_output.stderr
     );
-    let command_output = admittance(directory_path, &["check", "imported.yaml"]).await;
+    let command_output = run_admittance(directory_path, &["check", "imported.yaml"]).await;
     assert_eq!(
         command_output.code,
         Some(0),
@@ -156,10 +156,10 @@ async fn kyverno_tests_run_unchanged() {
     let page = Page::read("docs/kyverno.md").yaml();
     let cases = directory_path.join(".kyverno-test");
     fs::create_dir(&cases).unwrap();
-    fs::write(directory_path.join("teams.yaml"), TEAMS).unwrap();
+    fs::write(directory_path.join("teams.yaml"), TEAM_POLICY).unwrap();
     fs::write(
         directory_path.join("policies.yaml"),
-        format!("{}---{MUTATING}", page[0]),
+        format!("{}---{MUTATING_POLICY}", page[0]),
     )
     .unwrap();
     let objects = [
@@ -181,7 +181,7 @@ async fn kyverno_tests_run_unchanged() {
     fs::write(cases.join("patched.yaml"), patched.to_string()).unwrap();
     let context = format!(
         "kind: Context\nspec:\n  resources:\n    - {}\n",
-        LIMITS.trim().replace('\n', "\n      ")
+        LIMITS_CONFIG_MAP.trim().replace('\n', "\n      ")
     );
     fs::write(cases.join("context.yaml"), context).unwrap();
     fs::write(
@@ -209,7 +209,7 @@ async fn kyverno_tests_run_unchanged() {
   - { policy: teams, kind: Pod, resources: [old], result: fail }
 ";
     fs::write(cases.join("kyverno-test.yaml"), test(results)).unwrap();
-    let command_output = admittance(directory_path, &["test", "./", "--output", "json"]).await;
+    let command_output = run_admittance(directory_path, &["test", "./", "--output", "json"]).await;
     assert_eq!(
         command_output.code,
         Some(0),
@@ -217,14 +217,19 @@ async fn kyverno_tests_run_unchanged() {
         command_output.stdout,
         command_output.stderr
     );
-    assert_eq!(report(&command_output)["passed"], json!(8), "{}", command_output.stdout);
+    assert_eq!(
+        parse_report(&command_output)["passed"],
+        json!(8),
+        "{}",
+        command_output.stdout
+    );
 
     for (selector, expected) in [
         ("policy=trusted-*, resource=bad", 2),
         ("rule=x,resource=shop/o?d", 2),
         ("policy=run", 0),
     ] {
-        let command_output = admittance(directory_path, &["test", "./", "-t", selector, "--output", "json"]).await;
+        let command_output = run_admittance(directory_path, &["test", "./", "-t", selector, "--output", "json"]).await;
         match expected {
             0 => assert!(
                 command_output
@@ -234,14 +239,14 @@ async fn kyverno_tests_run_unchanged() {
                 command_output.stderr
             ),
             expected => assert_eq!(
-                report(&command_output)["passed"],
+                parse_report(&command_output)["passed"],
                 json!(expected),
                 "{}",
                 command_output.stdout
             ),
         }
     }
-    let command_output = admittance(directory_path, &["test", "./", "-t", "name=a"]).await;
+    let command_output = run_admittance(directory_path, &["test", "./", "-t", "name=a"]).await;
     let expected = "`name=a` is not `policy=NAME`, `rule=NAME` or `resource=NAME`";
     assert!(command_output.stderr.contains(expected), "{}", command_output.stderr);
 
@@ -251,9 +256,9 @@ async fn kyverno_tests_run_unchanged() {
   - { policy: run-as, kind: Pod, resources: [good], result: fail, patchedResources: patched.yaml }
 ";
     fs::write(cases.join("kyverno-test.yaml"), test(failing_results)).unwrap();
-    let command_output = admittance(directory_path, &["test", "./", "--output", "json"]).await;
+    let command_output = run_admittance(directory_path, &["test", "./", "--output", "json"]).await;
     assert_eq!(
-        (command_output.code, &report(&command_output)["failed"]),
+        (command_output.code, &parse_report(&command_output)["failed"]),
         (Some(1), &json!(3)),
         "{}",
         command_output.stdout
@@ -286,7 +291,7 @@ async fn kyverno_tests_run_unchanged() {
         ),
     ] {
         fs::write(cases.join("kyverno-test.yaml"), test(results)).unwrap();
-        let command_output = admittance(directory_path, &["test", "./"]).await;
+        let command_output = run_admittance(directory_path, &["test", "./"]).await;
         assert!(
             command_output.code == Some(2) && command_output.stderr.contains(expected),
             "{}{}",

@@ -35,7 +35,7 @@ spec:
 async fn begin_shutdown(program: &mut Admittance) {
     program.terminate().unwrap();
     program
-        .until_logged("the beginning of the shutdown", |line| {
+        .wait_for_log("the beginning of the shutdown", |line| {
             line.message().starts_with("stopping")
         })
         .await
@@ -43,7 +43,7 @@ async fn begin_shutdown(program: &mut Admittance) {
 }
 
 /// Sends a request, and waits until the program has forwarded it to the upstream server, which does not answer yet.
-async fn in_flight(
+async fn start_pending_request(
     upstream: &FakeUpstream,
     program: &Admittance,
 ) -> tokio::task::JoinHandle<Result<admittance_tests::Reply, admittance_tests::Error>> {
@@ -51,8 +51,8 @@ async fn in_flight(
     let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
     let body = application("shop", "web", "nginx:1.29").to_string();
     let client = Client::new().unwrap();
-    let pending_reply = tokio::spawn(async move { client.bcs(Method::POST, &url, body).await });
-    upstream.until_received(before + 1).await;
+    let pending_reply = tokio::spawn(async move { client.send_bcs(Method::POST, &url, body).await });
+    upstream.wait_until_received(before + 1).await;
     pending_reply
 }
 
@@ -63,19 +63,19 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
         mut program,
         client,
         ..
-    } = ProgramScene::bcs(&chain()).await;
+    } = ProgramScene::start_bcs(&chain()).await;
     let ready = client.get(&program.admin_url("/readyz")).await.unwrap();
     let (answer, status) = (ready.json().unwrap(), program.status().await.unwrap());
     let hash = status["hash"].as_str().unwrap();
-    let short = hash.strip_prefix("sha256:").unwrap().get(..12).unwrap();
+    let short_hash = hash.strip_prefix("sha256:").unwrap().get(..12).unwrap();
     assert_eq!(ready.status.as_u16(), 200);
-    assert_eq!(answer, json!({"ready": true, "table": short}));
-    let number = u64::from_str_radix(short, 16).unwrap() as f64;
+    assert_eq!(answer, json!({"ready": true, "table": short_hash}));
+    let hash_number = u64::from_str_radix(short_hash, 16).unwrap() as f64;
     let metrics = program.metrics().await.unwrap();
-    assert_eq!(metrics.sum("admittance_table_hash", &[]), Some(number));
+    assert_eq!(metrics.sum("admittance_table_hash", &[]), Some(hash_number));
 
-    let gate = upstream.close();
-    let pending_reply = in_flight(&upstream, &program).await;
+    let gate = upstream.close_gate();
+    let pending_reply = start_pending_request(&upstream, &program).await;
     begin_shutdown(&mut program).await;
     assert_eq!(client.get(&program.admin_url("/readyz")).await.unwrap().status, 503);
     assert_eq!(client.get(&program.admin_url("/healthz")).await.unwrap().status, 200);
@@ -98,9 +98,9 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
 async fn the_second_signal_aborts_requests_in_flight() {
     let ProgramScene {
         upstream, mut program, ..
-    } = ProgramScene::bcs(&chain()).await;
-    let _gate = upstream.close();
-    let pending_reply = in_flight(&upstream, &program).await;
+    } = ProgramScene::start_bcs(&chain()).await;
+    let _gate = upstream.close_gate();
+    let pending_reply = start_pending_request(&upstream, &program).await;
     begin_shutdown(&mut program).await;
     program.terminate().unwrap();
     assert_eq!(program.wait_for_end().await.unwrap().code(), Some(1));
@@ -112,9 +112,9 @@ async fn the_shutdown_timeout_aborts_requests_in_flight() {
     let config = format!("{BCS}limits: {{ shutdownTimeout: 50ms }}\n");
     let ProgramScene {
         upstream, mut program, ..
-    } = ProgramScene::configured(&config, &chain()).await;
-    let _gate = upstream.close();
-    let pending_reply = in_flight(&upstream, &program).await;
+    } = ProgramScene::start_with_config(&config, &chain()).await;
+    let _gate = upstream.close_gate();
+    let pending_reply = start_pending_request(&upstream, &program).await;
     program.terminate().unwrap();
     assert_eq!(program.wait_for_end().await.unwrap().code(), Some(1));
     assert!(pending_reply.await.unwrap().is_err());
@@ -123,16 +123,16 @@ async fn the_shutdown_timeout_aborts_requests_in_flight() {
 #[tokio::test]
 async fn a_request_beyond_the_concurrency_limit_is_refused_at_once() {
     let config = format!("{BCS}limits: {{ concurrency: 1 }}\n");
-    let scene = ProgramScene::configured(&config, &chain()).await;
-    let gate = scene.upstream.close();
-    let pending_reply = in_flight(&scene.upstream, &scene.program).await;
+    let scene = ProgramScene::start_with_config(&config, &chain()).await;
+    let gate = scene.upstream.close_gate();
+    let pending_reply = start_pending_request(&scene.upstream, &scene.program).await;
     let reply = scene.create(&application("shop", "second", "nginx:1.29")).await;
     assert_eq!(reply.status, 503, "{}", reply.text());
     assert_eq!(reply.headers["retry-after"], "1");
     assert_eq!(reply.json().unwrap()["code"], 1_405_230);
     drop(gate);
     assert_eq!(pending_reply.await.unwrap().unwrap().status, 200);
-    assert_eq!(scene.stored("shop", "second"), None);
+    assert_eq!(scene.stored_object("shop", "second"), None);
     // The program may count a request as finished a moment after the client has the whole reply.
     while scene
         .program
@@ -151,7 +151,7 @@ async fn a_request_beyond_the_concurrency_limit_is_refused_at_once() {
 #[tokio::test]
 async fn metrics_count_the_results_of_each_stage() {
     let (misbehaves, images) = (source("guest-misbehaves"), source("image-policy"));
-    let scene = ProgramScene::bcs(&format!(
+    let scene = ProgramScene::start_bcs(&format!(
         "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -173,11 +173,11 @@ spec:
 "
     ))
     .await;
-    let before = scene.program.metrics().await.unwrap();
+    let initial_metrics = scene.program.metrics().await.unwrap();
     for (name, image, status) in [("a", "nginx:1", 200), ("b", "nginx:1", 200), ("c", "nginx:latest", 400)] {
         assert_eq!(scene.create(&application("shop", name, image)).await.status, status);
     }
-    check_counters_begin_at_zero(&before);
+    check_counters_begin_at_zero(&initial_metrics);
     let metrics = scene.program.metrics().await.unwrap();
     let stages = "admittance_stage_duration_seconds_count";
     let failures = "admittance_stage_failures_total";
@@ -281,7 +281,7 @@ fn check_counters_begin_at_zero(metrics: &ScrapedMetrics) {
 }
 
 /// Starts the program once. Returns for each plugin whether the program found it compiled in the store.
-async fn from_store(config: &Path, store: &Path) -> Vec<bool> {
+async fn plugins_found_in_store(config: &Path, store: &Path) -> Vec<bool> {
     let upstream = FakeUpstream::start().await.unwrap();
     let program = Serve::new(config)
         .unwrap()
@@ -292,26 +292,26 @@ async fn from_store(config: &Path, store: &Path) -> Vec<bool> {
         .unwrap();
     let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
     let body = application("shop", "web", "nginx:1.29").to_string();
-    let reply = Client::new().unwrap().bcs(Method::POST, &url, body).await.unwrap();
+    let reply = Client::new().unwrap().send_bcs(Method::POST, &url, body).await.unwrap();
     assert_eq!(
         reply.json().unwrap()["data"]["metadata"]["annotations"]["well-behaved"],
         "true"
     );
-    let loaded = program
+    let load_lines = program
         .log()
         .into_iter()
         .filter(|line| line.message() == "plugin loaded");
-    loaded
+    load_lines
         .map(|line| line.fields()["from_store"].as_bool().unwrap())
         .collect()
 }
 
-fn files(directory: &Path) -> Vec<PathBuf> {
+fn files_below(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            files.extend(self::files(&path))
+            files.extend(self::files_below(&path))
         } else {
             files.push(path)
         }
@@ -327,15 +327,15 @@ async fn several_programs_can_share_a_store() {
     write(&directory, "chains.yaml", chain());
     let config = write(&directory, "admittance.yaml", BCS);
     let store = directory.path().join("store");
-    let starts = [(); 3].map(|()| from_store(&config, &store));
+    let starts = [(); 3].map(|()| plugins_found_in_store(&config, &store));
     let [first, second, third] = starts;
-    for loaded in <[Vec<bool>; 3]>::from(tokio::join!(first, second, third)) {
-        assert_eq!(loaded.len(), 1);
+    for found_in_store in <[Vec<bool>; 3]>::from(tokio::join!(first, second, third)) {
+        assert_eq!(found_in_store.len(), 1);
     }
     // All replicas wrote the same compiled plugin into the store, and none left a temporary file.
-    assert_eq!(from_store(&config, &store).await, [true]);
-    assert_eq!(files(&store.join("temporary")), Vec::<PathBuf>::new());
-    assert_eq!(files(&store.join("compiled")).len(), 1);
+    assert_eq!(plugins_found_in_store(&config, &store).await, [true]);
+    assert_eq!(files_below(&store.join("temporary")), Vec::<PathBuf>::new());
+    assert_eq!(files_below(&store.join("compiled")).len(), 1);
 }
 
 #[tokio::test]
@@ -344,8 +344,8 @@ async fn a_plugin_is_compiled_again_only_if_its_store_entry_is_damaged() {
     write(&directory, "chains.yaml", chain());
     let config = write(&directory, "admittance.yaml", BCS);
     let store = directory.path().join("store");
-    assert_eq!(from_store(&config, &store).await, [false]);
-    assert_eq!(from_store(&config, &store).await, [true]);
+    assert_eq!(plugins_found_in_store(&config, &store).await, [false]);
+    assert_eq!(plugins_found_in_store(&config, &store).await, [true]);
 
     let flip_last: fn(&mut Vec<u8>) = |bytes| *bytes.last_mut().unwrap() ^= 1;
     let flip_middle: fn(&mut Vec<u8>) = |bytes| {
@@ -360,15 +360,19 @@ async fn a_plugin_is_compiled_again_only_if_its_store_entry_is_damaged() {
         ("cut", cut),
         ("empty", empty),
     ] {
-        let files = files(&store);
+        let files = files_below(&store);
         assert!(!files.is_empty());
         for file in files {
             let mut bytes = fs::read(&file).unwrap();
             damage(&mut bytes);
             fs::write(&file, bytes).unwrap();
         }
-        assert_eq!(from_store(&config, &store).await, [false], "{name}");
-        assert_eq!(from_store(&config, &store).await, [true], "{name}: it was put right");
+        assert_eq!(plugins_found_in_store(&config, &store).await, [false], "{name}");
+        assert_eq!(
+            plugins_found_in_store(&config, &store).await,
+            [true],
+            "{name}: it was put right"
+        );
     }
 }
 
@@ -457,7 +461,7 @@ tracing: {{ endpoint: \"http://127.0.0.1:1\", tls: {{ certificate: spans.pem, ke
     for key in keys {
         let words = format!("{key}: the private key is readable by every user");
         program
-            .until_logged(key, |line| line.message().contains(&words))
+            .wait_for_log(key, |line| line.message().contains(&words))
             .await
             .unwrap();
     }
@@ -466,8 +470,8 @@ tracing: {{ endpoint: \"http://127.0.0.1:1\", tls: {{ certificate: spans.pem, ke
 /// systemd restarts the program, except after an exit code which says that the configuration has to change first.
 #[tokio::test]
 async fn the_exit_code_says_whether_a_restart_may_help() {
-    const TRANSIENT: i32 = 75;
-    const INVALID: i32 = 2;
+    const TRANSIENT_ERROR: i32 = 75;
+    const INVALID_CONFIG: i32 = 2;
     let directory = tempfile::tempdir().unwrap();
     let chain = |stage: &str| {
         format!(
@@ -475,12 +479,12 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
              rules: [{{ operations: [CREATE], kinds: [application] }}]\n  stages: [ {{ name: a, {stage} }} ]\n"
         )
     };
-    let far = write(
+    let unreachable_chain = write(
         &directory,
         "far.yaml",
         chain("plugin: { source: \"https://127.0.0.1:1/a.wasm\" }"),
     );
-    let wrong = write(&directory, "wrong.yaml", chain("plugin: { sauce: \"file:a.wasm\" }"));
+    let invalid_chain = write(&directory, "wrong.yaml", chain("plugin: { sauce: \"file:a.wasm\" }"));
     let object = write(
         &directory,
         "object.json",
@@ -493,48 +497,52 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
              definitions: [ {definitions} ]\n"
         )
     };
-    let stored = write(&directory, "stored.yaml", config("{ zookeeper: {} }"));
-    let mistaken = write(&directory, "mistaken.yaml", config("wrong.yaml"));
+    let zookeeper_config = write(&directory, "stored.yaml", config("{ zookeeper: {} }"));
+    let invalid_config = write(&directory, "mistaken.yaml", config("wrong.yaml"));
     let store = directory.path().join("store");
-    let serve = async |config: &Path| {
+    let serve_config = async |config: &Path| {
         let serve = Serve::new(config).unwrap().store(&store);
         serve.finish().await.unwrap()
     };
-    let run = async |chain: &Path| {
+    let run_chain = async |chain: &Path| {
         let arguments = [
             "run".as_ref(),
             chain.as_os_str(),
             object.as_os_str(),
             "--config".as_ref(),
-            stored.as_os_str(),
+            zookeeper_config.as_os_str(),
             "--store".as_ref(),
             store.as_os_str(),
         ];
         Admittance::run(arguments).await.unwrap()
     };
-    let unit = fs::read_to_string(admittance_tests::repository().join("docs/operators.md")).unwrap();
-    let mut lines = unit.lines();
-    let prevents: Vec<_> = lines
+    let page_text = fs::read_to_string(admittance_tests::repository().join("docs/operators.md")).unwrap();
+    let mut lines = page_text.lines();
+    let preventing_codes: Vec<_> = lines
         .find_map(|line| line.strip_prefix("RestartPreventExitStatus="))
         .unwrap()
         .split_whitespace()
         .collect();
     for (finished, expected, words) in [
-        (serve(&stored).await, TRANSIENT, "zookeeper"),
-        (serve(&mistaken).await, INVALID, "sauce"),
-        (run(&far).await, TRANSIENT, "https://127.0.0.1:1/a.wasm"),
-        (run(&wrong).await, INVALID, "sauce"),
+        (serve_config(&zookeeper_config).await, TRANSIENT_ERROR, "zookeeper"),
+        (serve_config(&invalid_config).await, INVALID_CONFIG, "sauce"),
+        (
+            run_chain(&unreachable_chain).await,
+            TRANSIENT_ERROR,
+            "https://127.0.0.1:1/a.wasm",
+        ),
+        (run_chain(&invalid_chain).await, INVALID_CONFIG, "sauce"),
     ] {
         assert_eq!(finished.code, Some(expected), "{words}: {}", finished.stderr);
         assert!(finished.stderr.contains(words), "{words}: {}", finished.stderr);
-        let is_final = prevents.contains(&expected.to_string().as_str());
-        assert_eq!(is_final, expected == INVALID, "{prevents:?}");
+        let is_final = preventing_codes.contains(&expected.to_string().as_str());
+        assert_eq!(is_final, expected == INVALID_CONFIG, "{preventing_codes:?}");
     }
 }
 
 #[tokio::test]
 async fn status_shows_the_upstream() {
-    let scene = ProgramScene::bcs(&chain()).await;
+    let scene = ProgramScene::start_bcs(&chain()).await;
     let status = scene.program.status().await.unwrap();
     let server = status["upstream"][0]["server"].as_str().unwrap().to_owned();
     let address = scene.program.admin_url("");
@@ -563,7 +571,7 @@ async fn the_admin_port_is_open_from_the_start() {
     let upstream = FakeUpstream::start().await.unwrap();
     let serve = Serve::new(config).unwrap().upstream(&upstream.url());
     let mut program = serve.store(directory.path().join("store")).spawn().unwrap();
-    program.until_starting().await.unwrap();
+    program.wait_until_starting().await.unwrap();
     let client = Client::new().unwrap();
     for (path, status, part) in [
         ("/healthz", 200, "ok"),
@@ -576,14 +584,14 @@ async fn the_admin_port_is_open_from_the_start() {
         assert!(reply.text().contains(part), "{path}: {}", reply.text());
     }
     server.slow_down(Duration::ZERO);
-    program.until_serving().await.unwrap();
-    let prepared = program.log().iter().any(|line| line.message() == "preparing a plugin");
-    assert!(prepared);
+    program.wait_until_serving().await.unwrap();
+    let is_prepared = program.log().iter().any(|line| line.message() == "preparing a plugin");
+    assert!(is_prepared);
     let ready = client.get(&program.admin_url("/readyz")).await.unwrap();
     let status = program.status().await.unwrap();
-    let short = &status["hash"].as_str().unwrap().trim_start_matches("sha256:")[..12];
+    let short_hash = &status["hash"].as_str().unwrap().trim_start_matches("sha256:")[..12];
     assert_eq!(
         (ready.status.as_u16(), ready.text()),
-        (200, format!("{{\"ready\":true,\"table\":\"{short}\"}}"))
+        (200, format!("{{\"ready\":true,\"table\":\"{short_hash}\"}}"))
     );
 }

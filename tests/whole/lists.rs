@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use crate::{import::admittance, scene::write};
+use crate::{import::run_admittance, scene::write};
 
 /// A fake control plane, and the paths and queries of the requests that it received.
 struct FakeControlPlane {
@@ -53,7 +53,7 @@ impl FakeControlPlane {
     }
 }
 
-fn chains(resource: &str, condition: &str) -> String {
+fn limits_chain(resource: &str, condition: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -68,7 +68,7 @@ spec:
     )
 }
 
-fn rows(audit_output: &FinishedProgram) -> Vec<[String; 3]> {
+fn finding_rows(audit_output: &FinishedProgram) -> Vec<[String; 3]> {
     let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     let findings = report["findings"].as_array().unwrap().iter();
     findings
@@ -76,12 +76,12 @@ fn rows(audit_output: &FinishedProgram) -> Vec<[String; 3]> {
         .collect()
 }
 
-fn row(cells: [&str; 3]) -> [String; 3] {
+fn owned_row(cells: [&str; 3]) -> [String; 3] {
     cells.map(str::to_owned)
 }
 
 /// Answers a request like Nomad. One of its four jobs is deleted before the audit reads it.
-fn nomad(request: &Request) -> Response {
+fn answer_like_nomad(request: &Request) -> Response {
     if request
         .headers()
         .get("X-Nomad-Token")
@@ -109,7 +109,7 @@ fn nomad(request: &Request) -> Response {
     }
 }
 
-fn nomad_files(directory: &TempDir, port: u16, token: &str) {
+fn write_nomad_files(directory: &TempDir, port: u16, token: &str) {
     let config = fs::read_to_string(repository().join("docs/examples/nomad/admittance.yaml"))
         .unwrap()
         .replace("http://127.0.0.1:4646", &format!("http://127.0.0.1:{port}"));
@@ -119,20 +119,24 @@ fn nomad_files(directory: &TempDir, port: u16, token: &str) {
     let token = write(directory, "nomad.token", token);
     fs::set_permissions(token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     fs::create_dir(directory.path().join("chains")).unwrap();
-    write(directory, "chains/jobs.yaml", chains("jobs", "object.Priority <= 60"));
+    write(
+        directory,
+        "chains/jobs.yaml",
+        limits_chain("jobs", "object.Priority <= 60"),
+    );
 }
 
-async fn audit(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
+async fn run_audit(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
     let all = ["audit", "--config", "admittance.yaml", "--rate", "1000", "--page", "2"];
-    admittance(directory, &[&all[..], arguments].concat()).await
+    run_admittance(directory, &[&all[..], arguments].concat()).await
 }
 
 #[tokio::test]
 async fn nomad_jobs_are_audited() {
     let directory = tempfile::tempdir().unwrap();
-    let nomad = FakeControlPlane::start(nomad).await;
-    nomad_files(&directory, nomad.port, "secret\n");
-    let audit_output = audit(&directory, &["--output", "json"]).await;
+    let nomad = FakeControlPlane::start(answer_like_nomad).await;
+    write_nomad_files(&directory, nomad.port, "secret\n");
+    let audit_output = run_audit(&directory, &["--output", "json"]).await;
     assert_eq!(
         audit_output.code,
         Some(1),
@@ -141,8 +145,11 @@ async fn nomad_jobs_are_audited() {
         audit_output.stderr
     );
     assert_eq!(
-        rows(&audit_output),
-        [row(["a/b", "shop", "denied"]), row(["db", "shop", "denied"])]
+        finding_rows(&audit_output),
+        [
+            owned_row(["a/b", "shop", "denied"]),
+            owned_row(["db", "shop", "denied"])
+        ]
     );
     let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     assert_eq!(report["objects"], json!({"jobs": 3}));
@@ -158,14 +165,14 @@ async fn nomad_jobs_are_audited() {
             "/v1/jobs?namespace=*&per_page=2&next_token=shop.db",
         ]
     );
-    write(&directory, "new.yaml", chains("jobs", "object.Priority <= 40"));
+    write(&directory, "new.yaml", limits_chain("jobs", "object.Priority <= 40"));
     let arguments = ["--against", "new.yaml", "--output", "json"];
     assert_eq!(
-        rows(&audit(&directory, &arguments).await),
-        [row(["web", "default", "denied"])]
+        finding_rows(&run_audit(&directory, &arguments).await),
+        [owned_row(["web", "default", "denied"])]
     );
     let arguments = ["--namespace", "default", "--resource", "jobs"];
-    let selected_output = audit(&directory, &arguments).await;
+    let selected_output = run_audit(&directory, &arguments).await;
     assert_eq!(
         selected_output.code,
         Some(0),
@@ -178,7 +185,7 @@ async fn nomad_jobs_are_audited() {
         "{}",
         selected_output.stdout
     );
-    let volumes_output = audit(&directory, &["--resource", "volumes"]).await;
+    let volumes_output = run_audit(&directory, &["--resource", "volumes"]).await;
     assert_eq!(volumes_output.code, Some(2), "{}", volumes_output.stdout);
     assert!(
         volumes_output.stderr.contains("no list has volumes; they have jobs"),
@@ -190,9 +197,9 @@ async fn nomad_jobs_are_audited() {
 #[tokio::test]
 async fn a_list_that_nomad_refuses_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let nomad = FakeControlPlane::start(nomad).await;
-    nomad_files(&directory, nomad.port, "wrong");
-    let audit_output = audit(&directory, &[]).await;
+    let nomad = FakeControlPlane::start(answer_like_nomad).await;
+    write_nomad_files(&directory, nomad.port, "wrong");
+    let audit_output = run_audit(&directory, &[]).await;
     assert_eq!(
         audit_output.code,
         Some(1),
@@ -205,7 +212,7 @@ async fn a_list_that_nomad_refuses_is_reported() {
     // A file with a secret must not be readable by others, so the program refuses this file.
     let token = directory.path().join("nomad.token");
     fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    let token_output = audit(&directory, &[]).await;
+    let token_output = run_audit(&directory, &[]).await;
     assert_eq!(token_output.code, Some(2), "{}", token_output.stdout);
     assert!(
         token_output.stderr.contains("world-readable"),
@@ -216,7 +223,7 @@ async fn a_list_that_nomad_refuses_is_reported() {
     let (before, rest) = config.split_once("  lists:\n").unwrap();
     let (_, after) = rest.split_once("\ndialect:").unwrap();
     write(&directory, "admittance.yaml", format!("{before}\ndialect:{after}"));
-    let no_lists_output = audit(&directory, &[]).await;
+    let no_lists_output = run_audit(&directory, &[]).await;
     assert_eq!(no_lists_output.code, Some(2), "{}", no_lists_output.stdout);
     assert!(
         no_lists_output.stderr.contains("`upstream.lists` is missing"),
@@ -225,7 +232,7 @@ async fn a_list_that_nomad_refuses_is_reported() {
     );
 }
 
-const BCS: &str = "
+const BCS_CONFIG: &str = "
 dialect:
   bcs: { cluster: BCS-MESOS-10001 }
 upstream:
@@ -246,7 +253,7 @@ definitions: [chains.yaml]
 ";
 
 /// Answers a request like a BCS driver with three applications in a namespace. The last has no definition.
-fn bcs(request: &Request) -> Response {
+fn answer_like_bcs(request: &Request) -> Response {
     let cluster = request.headers().get("BCS-ClusterID");
     if cluster.is_none_or(|cluster| cluster != "BCS-MESOS-10001") {
         return (StatusCode::BAD_REQUEST, "wrong cluster").into_response();
@@ -273,18 +280,18 @@ fn bcs(request: &Request) -> Response {
 #[tokio::test]
 async fn bcs_applications_are_audited() {
     let directory = tempfile::tempdir().unwrap();
-    let driver = FakeControlPlane::start(bcs).await;
+    let driver = FakeControlPlane::start(answer_like_bcs).await;
     write(
         &directory,
         "admittance.yaml",
-        BCS.replace("PORT", &driver.port.to_string()),
+        BCS_CONFIG.replace("PORT", &driver.port.to_string()),
     );
     write(
         &directory,
         "chains.yaml",
-        chains("applications", "object.spec.instance < 5"),
+        limits_chain("applications", "object.spec.instance < 5"),
     );
-    let audit_output = audit(&directory, &["--output", "json"]).await;
+    let audit_output = run_audit(&directory, &["--output", "json"]).await;
     assert_eq!(
         audit_output.code,
         Some(1),
@@ -292,7 +299,7 @@ async fn bcs_applications_are_audited() {
         audit_output.stdout,
         audit_output.stderr
     );
-    assert_eq!(rows(&audit_output), [row(["db", "shop", "denied"])]);
+    assert_eq!(finding_rows(&audit_output), [owned_row(["db", "shop", "denied"])]);
     let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     assert_eq!(report["objects"], json!({"applications": 2}));
     assert_eq!(

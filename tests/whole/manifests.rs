@@ -61,7 +61,7 @@ spec:
 }
 
 /// Runs `admittance kubernetes manifests` with these arguments, which are separated by spaces.
-async fn run(arguments: &str) -> FinishedProgram {
+async fn run_manifests(arguments: &str) -> FinishedProgram {
     let words = ["kubernetes", "manifests"]
         .into_iter()
         .chain(arguments.split_whitespace());
@@ -83,11 +83,11 @@ impl PrintedManifests {
     }
 
     async fn in_directory(directory: TempDir, arguments: &str) -> Self {
-        let finished = run(arguments).await;
+        let finished = run_manifests(arguments).await;
         assert_eq!(finished.code, Some(0), "{}", finished.stderr);
         Self {
             directory,
-            objects: objects(&finished.stdout),
+            objects: parse_objects(&finished.stdout),
             stderr: finished.stderr,
         }
     }
@@ -110,7 +110,7 @@ impl PrintedManifests {
 
     fn config(&self) -> Value {
         let text = self.object("ConfigMap", "-config")["data"]["admittance.yaml"].as_str();
-        objects(text.unwrap()).remove(0)
+        parse_objects(text.unwrap()).remove(0)
     }
 
     fn pod(&self) -> &Value {
@@ -118,19 +118,19 @@ impl PrintedManifests {
     }
 
     /// Writes the files of all volumes that the Pod mounts into directories below `root`.
-    fn mount(&self, root: &Path) {
+    fn write_volumes(&self, root: &Path) {
         let volumes = self.pod()["volumes"].as_array().unwrap();
         for mount in self.pod()["containers"][0]["volumeMounts"].as_array().unwrap() {
             let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
             let folder = root.join(mount["mountPath"].as_str().unwrap().trim_start_matches('/'));
             fs::create_dir_all(&folder).unwrap();
-            for (name, bytes) in self.files(volume) {
+            for (name, bytes) in self.volume_files(volume) {
                 fs::write(folder.join(name), bytes).unwrap();
             }
         }
     }
 
-    fn files(&self, volume: &Value) -> BTreeMap<String, Vec<u8>> {
+    fn volume_files(&self, volume: &Value) -> BTreeMap<String, Vec<u8>> {
         let mut sources = vec![volume];
         sources.extend(volume["projected"]["sources"].as_array().into_iter().flatten());
         let mut files = BTreeMap::new();
@@ -140,10 +140,10 @@ impl PrintedManifests {
                 for (key, text) in map["data"].as_object().into_iter().flatten() {
                     files.insert(key.clone(), text.as_str().unwrap().as_bytes().to_vec());
                 }
-                files.extend(decoded(&map["binaryData"]));
+                files.extend(decode_fields(&map["binaryData"]));
             }
             if let Some(name) = source["secret"]["secretName"].as_str() {
-                files.extend(decoded(&self.object("Secret", name)["data"]));
+                files.extend(decode_fields(&self.object("Secret", name)["data"]));
             }
         }
         files
@@ -151,7 +151,7 @@ impl PrintedManifests {
 }
 
 /// Creates certificates for the Service, and returns the argument of `kubernetes manifests` that names their directory.
-async fn certs(directory: &Path) -> String {
+async fn create_certs(directory: &Path) -> String {
     let certs = directory.join("certs");
     let service = "admittance.admittance-system";
     let certs_output = Admittance::run(["certs", "--service", service, "--out", certs.to_str().unwrap()])
@@ -162,22 +162,22 @@ async fn certs(directory: &Path) -> String {
 }
 
 /// Starts the program with the files of a Pod below `root`. The program does not register webhooks.
-async fn serve(root: &Path) -> Admittance {
+async fn serve_pod(root: &Path) -> Admittance {
     let path = root.join("etc/admittance/config/admittance.yaml");
-    let mut config = objects(&fs::read_to_string(&path).unwrap()).remove(0);
+    let mut config = parse_objects(&fs::read_to_string(&path).unwrap()).remove(0);
     assert_eq!(config.as_object_mut().unwrap().remove("cluster"), Some(json!({})));
     config["dialect"]["kubernetes"] = json!({});
     fs::write(&path, config.to_string()).unwrap();
     Serve::new(path).unwrap().store(store()).start().await.unwrap()
 }
 
-fn decoded(data: &Value) -> impl Iterator<Item = (String, Vec<u8>)> {
+fn decode_fields(data: &Value) -> impl Iterator<Item = (String, Vec<u8>)> {
     let fields = data.as_object().into_iter().flatten();
     fields.map(|(key, value)| (key.clone(), BASE64_STANDARD.decode(value.as_str().unwrap()).unwrap()))
 }
 
 /// Parses the YAML documents of a text with the program's own parser.
-fn objects(text: &str) -> Vec<Value> {
+fn parse_objects(text: &str) -> Vec<Value> {
     use admittance_definitions::{Mistakes, document};
     let parts = text
         .split("\n---\n")

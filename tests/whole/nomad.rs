@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::{
     scene::write,
-    webhooks::{certificate, serve},
+    webhooks::{issue_certificate, start_webhook_server},
 };
 
 /// Starts the driver with the example configuration, in which only the webhook's address and CA are changed.
-async fn example() -> (tempfile::TempDir, FakeUpstream, Admittance) {
+async fn start_example() -> (tempfile::TempDir, FakeUpstream, Admittance) {
     let directory = tempfile::tempdir().unwrap();
-    let bundle = certificate(directory.path(), "--host", "rules.example.com").await;
-    let rules = serve(directory.path(), "rules.example.com").await;
+    let bundle = issue_certificate(directory.path(), "--host", "rules.example.com").await;
+    let rules = start_webhook_server(directory.path(), "rules.example.com").await;
     let example = repository().join("docs/examples/nomad");
     let config = fs::read_to_string(example.join("admittance.yaml")).unwrap();
     let config = format!("{config}\nwebhooks: {{ resolve: {{ rules.example.com: \"{rules}\" }} }}\n");
@@ -52,7 +52,7 @@ fn job(id: &str, priority: u32) -> Value {
 
 #[tokio::test]
 async fn the_rules_in_the_nomad_example_apply_to_jobs() {
-    let (_directory, upstream, program) = example().await;
+    let (_directory, upstream, program) = start_example().await;
     let client = Client::new().unwrap();
     let with_owner = |mut job: Value| {
         job["Meta"] = json!({"owner": "house-rules"});

@@ -38,7 +38,7 @@ async fn a_plugin_sends_requests_to_a_granted_server() {
         ),
         chain("other-origin", "rules", "\"https://localhost:1\""),
     ];
-    let scene = ProgramScene::configured(&config, &chains.join("---\n")).await;
+    let scene = ProgramScene::start_with_config(&config, &chains.join("---\n")).await;
     for (namespace, expected) in [
         ("granted", "200 no applications today".to_owned()),
         (
@@ -62,11 +62,11 @@ async fn a_plugin_sends_requests_to_a_granted_server() {
         .map(|line| line.field("request"))
         .collect();
     assert_eq!(sent_requests, [format!("GET {origin}/rules")]);
-    recorded_answers_are_replayed(&scene, &origin).await;
+    assert_recorded_answers_replayed(&scene, &origin).await;
 }
 
 /// Checks that a replay gives plugins the recorded replies to their HTTP requests, and sends nothing to the server.
-async fn recorded_answers_are_replayed(scene: &ProgramScene, origin: &str) {
+async fn assert_recorded_answers_replayed(scene: &ProgramScene, origin: &str) {
     let path = scene.directory.path().join("requests.ndjson");
     let file = path.to_str().unwrap();
     let url = scene.program.admin_url("");

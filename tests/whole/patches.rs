@@ -20,15 +20,15 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::{
-    import::admittance,
+    import::run_admittance,
     scene::{store, write},
 };
 
-const MERGE: &str = "application/merge-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
 /// The configuration of a driver in front of a JSON API that stores teams. The API wraps its objects in an envelope.
-const TEAMS: &str = "
+const CONFIG: &str = "
 dialect:
   rest:
     routes:
@@ -89,7 +89,7 @@ spec:
 
 /// A fake JSON API that stores teams, each with a resource version.
 #[derive(Clone, Default)]
-struct Teams {
+struct TeamApi {
     teams: Arc<Mutex<BTreeMap<String, (u64, Value)>>>,
     writes: Arc<Mutex<Vec<(HeaderMap, String)>>>,
     /// Whether the API's replies contain the resource version of a team.
@@ -98,7 +98,7 @@ struct Teams {
     is_contended: bool,
 }
 
-impl Teams {
+impl TeamApi {
     async fn start(self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -107,16 +107,16 @@ impl Teams {
         url
     }
 
-    fn teams(&self) -> MutexGuard<'_, BTreeMap<String, (u64, Value)>> {
+    fn lock_teams(&self) -> MutexGuard<'_, BTreeMap<String, (u64, Value)>> {
         self.teams.lock().unwrap()
     }
 
     fn put(&self, name: &str, team: Value) {
-        self.teams().insert(format!("/v1/teams/{name}"), (1, team));
+        self.lock_teams().insert(format!("/v1/teams/{name}"), (1, team));
     }
 
     fn get(&self, name: &str) -> Option<Value> {
-        let teams = self.teams();
+        let teams = self.lock_teams();
         teams.get(&format!("/v1/teams/{name}")).map(|(_, team)| team.clone())
     }
 
@@ -125,7 +125,7 @@ impl Teams {
     }
 }
 
-async fn answer(State(server): State<Teams>, request: Request) -> Response {
+async fn answer(State(server): State<TeamApi>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     if head
@@ -157,7 +157,7 @@ async fn answer(State(server): State<Teams>, request: Request) -> Response {
         let body = String::from_utf8(body.to_vec()).unwrap();
         server.writes.lock().unwrap().push((head.headers.clone(), body));
     }
-    let mut teams = server.teams();
+    let mut teams = server.lock_teams();
     let Some((version, team)) = teams.get_mut(&path) else {
         return match head.method {
             Method::PUT => {
@@ -169,7 +169,7 @@ async fn answer(State(server): State<Teams>, request: Request) -> Response {
     };
     if let Some(expected_version) = head.headers.get(header::IF_MATCH)
         && server.has_versions
-        && *expected_version != tag(*version)
+        && *expected_version != etag(*version)
     {
         return (StatusCode::PRECONDITION_FAILED, "another version").into_response();
     }
@@ -177,7 +177,7 @@ async fn answer(State(server): State<Teams>, request: Request) -> Response {
         Method::GET => {
             let mut reply = axum::Json(json!({"data": team})).into_response();
             if server.has_versions {
-                reply.headers_mut().insert(header::ETAG, tag(*version));
+                reply.headers_mut().insert(header::ETAG, etag(*version));
             }
             if server.is_contended {
                 *version += 1;
@@ -188,18 +188,18 @@ async fn answer(State(server): State<Teams>, request: Request) -> Response {
             teams.remove(&path);
             return StatusCode::NO_CONTENT.into_response();
         }
-        Method::PATCH => patch(team, &head.headers, &body),
+        Method::PATCH => apply_patch(team, &head.headers, &body),
         _ => *team = serde_json::from_slice(&body).unwrap(),
     }
     *version += 1;
     StatusCode::OK.into_response()
 }
 
-fn tag(version: u64) -> HeaderValue {
+fn etag(version: u64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap()
 }
 
-fn patch(team: &mut Value, headers: &HeaderMap, body: &Bytes) {
+fn apply_patch(team: &mut Value, headers: &HeaderMap, body: &Bytes) {
     match headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes) {
         Some(b"application/json-patch+json") => {
             let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
@@ -211,22 +211,22 @@ fn patch(team: &mut Value, headers: &HeaderMap, body: &Bytes) {
 
 struct PatchScene {
     _directory: TempDir,
-    server: Teams,
+    server: TeamApi,
     program: Admittance,
     client: Client,
 }
 
 impl PatchScene {
-    async fn start(server: Teams) -> Self {
+    async fn start(server: TeamApi) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = write(&directory, "admittance.yaml", TEAMS);
+        let config = write(&directory, "admittance.yaml", CONFIG);
         write(&directory, "chains.yaml", CHAINS);
         let url = server.clone().start().await;
-        let serve = Serve::new(config).unwrap().upstream(&url).store(store());
+        let program_builder = Serve::new(config).unwrap().upstream(&url).store(store());
         Self {
             _directory: directory,
             server,
-            program: serve.start().await.unwrap(),
+            program: program_builder.start().await.unwrap(),
             client: Client::new().unwrap(),
         }
     }
@@ -249,18 +249,18 @@ impl PatchScene {
 
 #[tokio::test]
 async fn a_patch_is_judged_by_its_result() {
-    let scene = PatchScene::start(Teams {
+    let scene = PatchScene::start(TeamApi {
         has_versions: true,
-        ..Teams::default()
+        ..TeamApi::default()
     })
     .await;
     // (case, stored object, content type of the patch, patch, expected status, expected text, stored object afterwards)
     // The expected text is the patch that the API gets, or the message of a refusal.
-    for (case, stored, content_type, patch, status, expected, after) in [
+    for (case, stored_object, content_type, patch, status, expected, object_after) in [
         (
             "a field",
             json!({"owner": "ann", "size": 5}),
-            MERGE,
+            MERGE_PATCH,
             r#"{"note":"x"}"#,
             200,
             r#"{"note":"x"}"#,
@@ -269,7 +269,7 @@ async fn a_patch_is_judged_by_its_result() {
         (
             "a default",
             json!({"owner": "ann"}),
-            MERGE,
+            MERGE_PATCH,
             r#"{"note":"x"}"#,
             200,
             r#"{"note":"x","size":3}"#,
@@ -278,7 +278,7 @@ async fn a_patch_is_judged_by_its_result() {
         (
             "a default for a removed field",
             json!({"owner": "ann", "size": 5}),
-            MERGE,
+            MERGE_PATCH,
             r#"{"size":null}"#,
             200,
             r#"{"size":3}"#,
@@ -287,7 +287,7 @@ async fn a_patch_is_judged_by_its_result() {
         (
             "a removed owner",
             json!({"owner": "ann", "size": 5}),
-            MERGE,
+            MERGE_PATCH,
             r#"{"owner":null}"#,
             422,
             "who owns it?",
@@ -296,7 +296,7 @@ async fn a_patch_is_judged_by_its_result() {
         (
             "another owner",
             json!({"owner": "ann", "size": 5}),
-            MERGE,
+            MERGE_PATCH,
             r#"{"owner":"bob"}"#,
             422,
             "the owner stays",
@@ -348,7 +348,7 @@ async fn a_patch_is_judged_by_its_result() {
             json!({"owner": "ann", "size": 5}),
         ),
     ] {
-        scene.server.put("web", stored);
+        scene.server.put("web", stored_object);
         let reply = scene.patch("web", content_type, patch).await;
         assert_eq!(reply.status, status, "{case}: {}", reply.text());
         let writes = scene.server.take_writes();
@@ -363,13 +363,13 @@ async fn a_patch_is_judged_by_its_result() {
             assert!(writes.is_empty(), "{case}: {writes:?}");
             assert!(reply.text().contains(expected), "{case}: {}", reply.text());
         }
-        assert_eq!(scene.server.get("web"), Some(after), "{case}");
+        assert_eq!(scene.server.get("web"), Some(object_after), "{case}");
     }
 }
 
 #[tokio::test]
 async fn chains_see_the_stored_object_of_updates_and_deletions() {
-    let scene = PatchScene::start(Teams::default()).await;
+    let scene = PatchScene::start(TeamApi::default()).await;
     scene
         .server
         .put("web", json!({"owner": "ann", "size": 5, "locked": true}));
@@ -425,7 +425,7 @@ async fn chains_see_the_stored_object_of_updates_and_deletions() {
 
 #[tokio::test]
 async fn a_request_whose_stored_object_cannot_be_read_is_refused() {
-    let scene = PatchScene::start(Teams::default()).await;
+    let scene = PatchScene::start(TeamApi::default()).await;
     for (name, method, status, expected) in [
         ("absent", Method::PATCH, 404, "no such team"),
         ("broken", Method::PATCH, 502, "has the status 500"),
@@ -451,12 +451,12 @@ async fn a_request_whose_stored_object_cannot_be_read_is_refused() {
         );
     }
     // The API authenticates clients. A client without credentials gets the API's 401.
-    let stranger = http::Request::builder()
+    let unauthorized_request = http::Request::builder()
         .method(Method::PATCH)
         .uri(scene.program.url("/v1/teams/web"))
         .body("{}".to_owned())
         .unwrap();
-    let reply = scene.client.send(stranger).await.unwrap();
+    let reply = scene.client.send(unauthorized_request).await.unwrap();
     assert_eq!(reply.status, 401);
     assert_eq!(reply.headers[header::WWW_AUTHENTICATE], "Bearer");
     assert!(scene.server.take_writes().is_empty());
@@ -464,10 +464,10 @@ async fn a_request_whose_stored_object_cannot_be_read_is_refused() {
 
 #[tokio::test]
 async fn a_write_is_refused_if_the_object_changed_after_it_was_read() {
-    let scene = PatchScene::start(Teams {
+    let scene = PatchScene::start(TeamApi {
         has_versions: true,
         is_contended: true,
-        ..Teams::default()
+        ..TeamApi::default()
     })
     .await;
     for method in [Method::PATCH, Method::PUT, Method::DELETE] {
@@ -496,11 +496,17 @@ async fn check_rejects_patch_on_a_route_without_the_keys_get_and_partial() {
         ("partial: true", 0, ""),
         ("", 1, "method: the body of a PATCH is only a part of the object"),
     ] {
-        let config = TEAMS.replace("get: { pointer: /data }", get);
+        let config = CONFIG.replace("get: { pointer: /data }", get);
         write(&directory, "admittance.yaml", config);
-        let checked = admittance(&directory, &["check", "--config", "admittance.yaml"]).await;
-        assert_eq!(checked.code, Some(code), "{get}: {}{}", checked.stdout, checked.stderr);
-        let text = format!("{}{}", checked.stdout, checked.stderr);
+        let check_output = run_admittance(&directory, &["check", "--config", "admittance.yaml"]).await;
+        assert_eq!(
+            check_output.code,
+            Some(code),
+            "{get}: {}{}",
+            check_output.stdout,
+            check_output.stderr
+        );
+        let text = format!("{}{}", check_output.stdout, check_output.stderr);
         assert!(text.contains(expected), "{get}: {text}");
     }
 }

@@ -13,7 +13,7 @@ fn deployment(replicas: u32, labels: &Value) -> Value {
            "metadata": {"name": "web", "namespace": "shop", "labels": labels}})
 }
 
-async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
+async fn run_admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     let path = |argument: &&str| {
         if argument.contains(['.', '/']) && !argument.contains('=') {
             directory.join(argument).into_os_string()
@@ -47,7 +47,7 @@ async fn kubernetes_policies_run_unchanged() {
         )
         .unwrap();
     }
-    let check_output = admittance(directory_path, &["check", "chains/"]).await;
+    let check_output = run_admittance(directory_path, &["check", "chains/"]).await;
     assert_eq!(
         check_output.code,
         Some(0),
@@ -87,7 +87,7 @@ async fn kubernetes_policies_run_unchanged() {
         )
         .unwrap();
         let arguments = [&["run", "chains/", "deployment.json", "--output", "json"][..], cluster].concat();
-        let output = admittance(directory_path, &arguments).await;
+        let output = run_admittance(directory_path, &arguments).await;
         assert_eq!(
             output.code,
             Some(code),
@@ -107,7 +107,7 @@ async fn kubernetes_policies_run_unchanged() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
                      "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
     fs::write(directory_path.join("pod.json"), pod.to_string()).unwrap();
-    let pod_output = admittance(directory_path, &["run", "chains/", "pod.json", "--output", "json"]).await;
+    let pod_output = run_admittance(directory_path, &["run", "chains/", "pod.json", "--output", "json"]).await;
     assert_eq!(pod_output.code, Some(0), "{}{}", pod_output.stdout, pod_output.stderr);
     for expected in ["registry.example.com/proxy:1.2", "example.com/proxy", "restartPolicy"] {
         assert!(pod_output.stdout.contains(expected), "{}", pod_output.stdout);
@@ -130,7 +130,7 @@ async fn a_stage_with_expressions_needs_no_module() {
     let hooks: Vec<_> = status.chains[0]
         .stages
         .iter()
-        .map(|stage| (stage.hook.kind.as_str(), stage.hook.text("expressions")))
+        .map(|stage| (stage.hook.kind.as_str(), stage.hook.fact_text("expressions")))
         .collect();
     assert_eq!(hooks, [("cel", Some("1 mutation")), ("cel", Some("1 validation"))]);
     for (replicas, code, expected) in [
@@ -142,7 +142,7 @@ async fn a_stage_with_expressions_needs_no_module() {
             deployment(replicas, &json!({})).to_string(),
         )
         .unwrap();
-        let output = admittance(
+        let output = run_admittance(
             directory_path,
             &["run", "chain.yaml", "object.json", "--output", "json"],
         )

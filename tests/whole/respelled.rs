@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::{
     kubernetes::server::{POD, Server},
     scene::{BCS, ProgramScene},
-    webhooks::{certificate, listen},
+    webhooks::{issue_certificate, start_tls_server},
 };
 
 /// The configuration of a driver in front of a JSON API that stores jobs.
-const REST: &str = "
+const REST_CONFIG: &str = "
 dialect:
   rest:
     spellings: [/Job/Meta, /Job/TaskGroups/*/Tasks/*/Config]
@@ -128,8 +128,8 @@ const PODS: [Row; 4] = [
 
 /// Starts a webhook server that finds the object of each call in `rows` by its name, and answers as the row says.
 /// Returns a chain that calls this webhook, and the configuration that resolves the webhook's host name.
-async fn hooked(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str) -> (String, String) {
-    let bundle = certificate(directory.path(), "--host", "hook.example.com").await;
+async fn start_webhook(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str) -> (String, String) {
+    let bundle = issue_certificate(directory.path(), "--host", "hook.example.com").await;
     let answer = move |_, request: Request<hyper::body::Incoming>| async move {
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let object: Value = serde_json::from_slice(&body).unwrap();
@@ -137,7 +137,7 @@ async fn hooked(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str)
         let (_, answer, _) = rows.iter().find(|(row, ..)| name == row).unwrap();
         Ok(Response::new(Full::new(Bytes::from_static(answer.as_bytes()))))
     };
-    let hook = listen(directory.path(), "hook.example.com", &[], answer).await;
+    let hook = start_tls_server(directory.path(), "hook.example.com", &[], answer).await;
     let chain = format!(
         "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -155,11 +155,11 @@ spec:
 }
 
 /// Creates an object for each row, and compares what the upstream server receives with the row's expected result.
-async fn check(scene: &ProgramScene, rows: &[Row], method: Method, path: &str, body: fn(&str) -> String) {
+async fn check_rows(scene: &ProgramScene, rows: &[Row], method: Method, path: &str, body: fn(&str) -> String) {
     for (name, _, expected) in rows {
         let before = scene.upstream.requests().len();
         let url = scene.program.url(path);
-        let reply = Client::bcs(&scene.client, method.clone(), &url, body(name))
+        let reply = Client::send_bcs(&scene.client, method.clone(), &url, body(name))
             .await
             .unwrap();
         let requests = scene.upstream.requests().split_off(before);
@@ -184,10 +184,10 @@ async fn check(scene: &ProgramScene, rows: &[Row], method: Method, path: &str, b
 #[tokio::test]
 async fn the_scheduler_gets_applications_in_the_spelling_of_bcs() {
     let directory = tempfile::tempdir().unwrap();
-    let (chain, resolve) = hooked(&directory, &APPLICATIONS, "kinds: [application]").await;
-    let scene = ProgramScene::configured(&format!("{BCS}{resolve}"), &chain).await;
+    let (chain, resolve) = start_webhook(&directory, &APPLICATIONS, "kinds: [application]").await;
+    let scene = ProgramScene::start_with_config(&format!("{BCS}{resolve}"), &chain).await;
     let path = "/mesosdriver/v4/namespaces/shop/applications";
-    check(&scene, &APPLICATIONS, Method::POST, path, |name| {
+    check_rows(&scene, &APPLICATIONS, Method::POST, path, |name| {
         format!(r#"{{"apiVersion":"v4","Kind":"application","METADATA":{{"name":"{name}","namespace":"shop"}}}}"#)
     })
     .await;
@@ -197,9 +197,9 @@ async fn the_scheduler_gets_applications_in_the_spelling_of_bcs() {
 async fn a_rest_upstream_gets_objects_in_the_spelling_of_its_routes() {
     let directory = tempfile::tempdir().unwrap();
     let rule = "apiGroups: [\"\"], apiVersions: [v1], resources: [jobs]";
-    let (chain, resolve) = hooked(&directory, &JOBS, rule).await;
-    let scene = ProgramScene::configured(&format!("{REST}{resolve}"), &chain).await;
-    check(&scene, &JOBS, Method::PUT, "/v1/jobs", |name| {
+    let (chain, resolve) = start_webhook(&directory, &JOBS, rule).await;
+    let scene = ProgramScene::start_with_config(&format!("{REST_CONFIG}{resolve}"), &chain).await;
+    check_rows(&scene, &JOBS, Method::PUT, "/v1/jobs", |name| {
         format!(r#"{{"job":{{"Id":"{name}"}},"x":1.0}}"#)
     })
     .await;
@@ -209,7 +209,7 @@ async fn a_rest_upstream_gets_objects_in_the_spelling_of_its_routes() {
 async fn kubernetes_gets_patches_in_the_spelling_of_its_objects() {
     let directory = tempfile::tempdir().unwrap();
     let rule = "apiGroups: [\"\"], apiVersions: [v1], resources: [pods]";
-    let (chain, resolve) = hooked(&directory, &PODS, rule).await;
+    let (chain, resolve) = start_webhook(&directory, &PODS, rule).await;
     let server = Server::start(&resolve, &chain).await;
     for (name, _, expected) in &PODS {
         let mut review = POD.review(name);

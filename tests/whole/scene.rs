@@ -26,7 +26,7 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-pub(crate) async fn test_cases(chains: &Path, cases: &Path) -> FinishedProgram {
+pub(crate) async fn run_test_cases(chains: &Path, cases: &Path) -> FinishedProgram {
     let arguments = [
         "test".as_ref(),
         chains.as_os_str(),
@@ -39,17 +39,17 @@ pub(crate) async fn test_cases(chains: &Path, cases: &Path) -> FinishedProgram {
 }
 
 impl ProgramScene {
-    pub(crate) async fn bcs(chains: &str) -> Self {
-        Self::configured(BCS, chains).await
+    pub(crate) async fn start_bcs(chains: &str) -> Self {
+        Self::start_with_config(BCS, chains).await
     }
 
     /// Starts a program with this configuration, and with these chains in the file `chains.yaml`.
-    pub(crate) async fn configured(config: &str, chains: &str) -> Self {
-        Self::started(config, chains, &[]).await
+    pub(crate) async fn start_with_config(config: &str, chains: &str) -> Self {
+        Self::start_with_variables(config, chains, &[]).await
     }
 
     /// Starts a program with this configuration, these chains and these environment variables.
-    pub(crate) async fn started(config: &str, chains: &str, variables: &[(&str, &str)]) -> Self {
+    pub(crate) async fn start_with_variables(config: &str, chains: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);
         write(&directory, "chains.yaml", chains);
@@ -69,7 +69,7 @@ impl ProgramScene {
 
     pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
         self.client
-            .bcs(method, &self.program.url(path), body.to_string())
+            .send_bcs(method, &self.program.url(path), body.to_string())
             .await
             .unwrap()
     }
@@ -86,7 +86,7 @@ impl ProgramScene {
     }
 
     /// Returns the object with this namespace and name that the upstream server received, which must be at most one.
-    pub(crate) fn stored(&self, namespace: &str, name: &str) -> Option<Value> {
+    pub(crate) fn stored_object(&self, namespace: &str, name: &str) -> Option<Value> {
         let requests = self.upstream.requests_for(namespace, name);
         assert!(requests.len() < 2, "{namespace}/{name} came {} times", requests.len());
         requests.first().map(|request| request.json().unwrap())

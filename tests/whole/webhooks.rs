@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::scene::{ProgramScene, application, bcs_message, store, write};
 
 /// Creates a CA, and a server certificate for this service or host. Returns the `caBundle` for the CA.
-pub(crate) async fn certificate(directory: &Path, flag: &str, name: &str) -> String {
+pub(crate) async fn issue_certificate(directory: &Path, flag: &str, name: &str) -> String {
     let out = directory.to_str().unwrap();
     let arguments = ["certs", "--out", out, flag, name, "--output", "json"];
     let certs_output = Admittance::run(arguments).await.unwrap();
@@ -30,13 +30,13 @@ pub(crate) async fn certificate(directory: &Path, flag: &str, name: &str) -> Str
 }
 
 /// Starts a webhook server, in which the path of a request selects the answer. The server stops when the test ends.
-pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
-    listen(directory, service, &[], |_, request| answer(request)).await
+pub(crate) async fn start_webhook_server(directory: &Path, service: &str) -> SocketAddr {
+    start_tls_server(directory, service, &[], |_, request| answer_request(request)).await
 }
 
 /// Starts a TLS server with the certificate of this service or host. `answer` gets each request, and the index of its
 /// connection. If `protocols`, for ALPN, is empty, the server speaks HTTP/1.1.
-pub(crate) async fn listen<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
+pub(crate) async fn start_tls_server<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
 where
     F: Fn(usize, Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = io::Result<Response<Full<Bytes>>>> + Send + 'static,
@@ -72,14 +72,14 @@ where
     address
 }
 
-async fn answer(request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
+async fn answer_request(request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
     let (status, reply) = match (path.as_str(), path.strip_prefix("/review/")) {
-        (_, Some(hook)) => review(hook, &body),
-        ("/jobs", _) => review("jobs", &body),
-        _ => resource(&path, body),
+        (_, Some(hook)) => answer_review(hook, &body),
+        ("/jobs", _) => answer_review("jobs", &body),
+        _ => answer_resource(&path, body),
     };
     if path.ends_with("hangs") {
         std::future::pending::<()>().await;
@@ -92,7 +92,7 @@ async fn answer(request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>>
 
 /// Answers a call of a webhook whose protocol sends the object alone, without an AdmissionReview around it. The path of
 /// the call selects the answer.
-fn resource(path: &str, mut object: Value) -> (u16, String) {
+fn answer_resource(path: &str, mut object: Value) -> (u16, String) {
     assert_eq!(object["kind"], "application", "the object comes bare");
     match path {
         "/annotates" | "/created" => {
@@ -112,7 +112,7 @@ fn resource(path: &str, mut object: Value) -> (u16, String) {
     }
 }
 
-fn review(hook: &str, review: &Value) -> (u16, String) {
+fn answer_review(hook: &str, review: &Value) -> (u16, String) {
     assert_eq!(review["kind"], "AdmissionReview");
     let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
     let mut response = match hook {
@@ -130,7 +130,7 @@ fn review(hook: &str, review: &Value) -> (u16, String) {
             json!({"allowed": false, "status": {"code": 403, "message": "Priority: 90 and above is for the house"}})
         }
         "notes" => {
-            let notes: serde_json::Map<_, _> = (0..INVALID_KEYS)
+            let notes: serde_json::Map<_, _> = (0..INVALID_KEY_COUNT)
                 .map(|number| (format!("invalid*{number:04}"), "x".into()))
                 .collect();
             json!({"allowed": true, "auditAnnotations": notes})
@@ -151,20 +151,20 @@ fn review(hook: &str, review: &Value) -> (u16, String) {
 }
 
 /// The number of annotations with invalid keys that the webhook `notes` returns.
-const INVALID_KEYS: usize = 3000;
+const INVALID_KEY_COUNT: usize = 3000;
 
 #[derive(Clone, Copy)]
-enum ExpectedStatus {
+enum ExpectedEffect {
     Changes,
     Passes,
     Denies,
     Fails(&'static str, &'static str),
 }
 
-use ExpectedStatus::{Changes, Denies, Fails, Passes};
+use ExpectedEffect::{Changes, Denies, Fails, Passes};
 
 /// (name of the webhook, protocol, service, path, CA bundle that the driver trusts, expected result)
-const HOOKS: [(&str, &str, &str, &str, TrustedBundle, ExpectedStatus); 22] = [
+const HOOKS: [(&str, &str, &str, &str, TrustedBundle, ExpectedEffect); 22] = [
     (
         "annotates",
         "BcsResource",
@@ -350,8 +350,8 @@ enum TrustedBundle {
 }
 
 /// Returns the configuration that resolves the host names of the webhook servers to these addresses.
-fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
-    let rows = [("hook", hook), ("other", hook), ("away", away)];
+fn resolve_config(hook_address: SocketAddr, away_address: SocketAddr) -> String {
+    let rows = [("hook", hook_address), ("other", hook_address), ("away", away_address)];
     let lines_of_host = |(name, address): &(&str, SocketAddr)| {
         format!("    {name}.hooks: \"{address}\"\n    {name}.hooks.svc: \"{address}\"\n")
     };
@@ -368,14 +368,14 @@ async fn closed_address() -> SocketAddr {
 #[tokio::test]
 async fn webhook_answers_have_the_expected_effects_under_each_failure_policy() {
     let directory = tempfile::tempdir().unwrap();
-    let (right, wrong) = (directory.path().join("right"), directory.path().join("wrong"));
-    let bundle = certificate(&right, "--service", "hook.hooks").await;
-    let wrong_bundle = certificate(&wrong, "--service", "hook.hooks").await;
-    let hook = serve(&right, "hook.hooks").await;
+    let (right_directory, wrong_directory) = (directory.path().join("right"), directory.path().join("wrong"));
+    let bundle = issue_certificate(&right_directory, "--service", "hook.hooks").await;
+    let wrong_bundle = issue_certificate(&wrong_directory, "--service", "hook.hooks").await;
+    let hook = start_webhook_server(&right_directory, "hook.hooks").await;
 
     let mut chains = String::new();
-    for (name, protocol, service, path, authority, _) in HOOKS {
-        let bundle = match authority {
+    for (name, protocol, service, path, trusted_bundle, _) in HOOKS {
+        let bundle = match trusted_bundle {
             TrustedBundle::Right => &bundle,
             TrustedBundle::Wrong => &wrong_bundle,
         };
@@ -402,38 +402,38 @@ spec:
             );
         }
     }
-    let config = format!("{}{}", crate::scene::BCS, resolve(hook, closed_address().await));
-    let scene = ProgramScene::configured(&config, &chains).await;
+    let config = format!("{}{}", crate::scene::BCS, resolve_config(hook, closed_address().await));
+    let scene = ProgramScene::start_with_config(&config, &chains).await;
     let scene = Arc::new(scene);
     let mut checks = JoinSet::new();
     for (name, .., expected) in HOOKS {
         for policy in ["Fail", "Ignore"] {
             let scene = scene.clone();
-            checks.spawn(async move { check(&scene, name, policy, expected).await });
+            checks.spawn(async move { check_effect(&scene, name, policy, expected).await });
         }
     }
     let mut problems = Vec::new();
-    while let Some(checked) = checks.join_next().await {
-        problems.extend(checked.err().map(|error| error.to_string()));
+    while let Some(check_result) = checks.join_next().await {
+        problems.extend(check_result.err().map(|error| error.to_string()));
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     // The webhook `notes` was called twice. Each of its answers has thousands of invalid annotations, but the log has
     // only one line for each answer.
     let log = scene.program.log();
-    let dropped: Vec<_> = log
+    let drop_lines: Vec<_> = log
         .iter()
         .filter(|line| line.message().contains("audit annotations of a webhook are dropped"))
         .map(|line| (&line.fields()["dropped"], line.field("key")))
         .collect();
-    let number = json!(INVALID_KEYS);
-    assert_eq!(dropped, [(&number, "invalid*0000"); 2]);
+    let invalid_key_count = json!(INVALID_KEY_COUNT);
+    assert_eq!(drop_lines, [(&invalid_key_count, "invalid*0000"); 2]);
 }
 
-async fn check(scene: &ProgramScene, name: &str, policy: &str, expected: ExpectedStatus) {
+async fn check_effect(scene: &ProgramScene, name: &str, policy: &str, expected: ExpectedEffect) {
     let namespace = format!("{name}-{}", policy.to_lowercase());
     let object = application(&namespace, "app", "nginx:1.29");
     let reply = scene.create(&object).await;
-    let stored = scene.stored(&namespace, "app");
+    let stored = scene.stored_object(&namespace, "app");
     let message = || bcs_message(&reply);
     match (expected, policy) {
         (Changes, _) => {
@@ -489,14 +489,14 @@ async fn check(scene: &ProgramScene, name: &str, policy: &str, expected: Expecte
 #[tokio::test]
 async fn an_admissionwebhook_document_of_bcs_works_unchanged() {
     let directory = tempfile::tempdir().unwrap();
-    let bundle = certificate(directory.path(), "--service", "hook.hooks").await;
-    let hook = serve(directory.path(), "hook.hooks").await;
+    let bundle = issue_certificate(directory.path(), "--service", "hook.hooks").await;
+    let hook = start_webhook_server(directory.path(), "hook.hooks").await;
     let webhook = |name: &str, path: &str, policy: &str| {
-        let client = json!({"caBundle": bundle, "namespace": "hooks", "name": "hook", "path": path});
-        json!({"name": name, "failurePolicy": policy, "clientConfig": client})
+        let client_config = json!({"caBundle": bundle, "namespace": "hooks", "name": "hook", "path": path});
+        json!({"name": name, "failurePolicy": policy, "clientConfig": client_config})
     };
-    let mut excluded = webhook("refuses-elsewhere", "/broken", "Fail");
-    excluded["namespaceSelector"] = json!({"operator": "NotIn", "values": ["shop"]});
+    let mut excluded_webhook = webhook("refuses-elsewhere", "/broken", "Fail");
+    excluded_webhook["namespaceSelector"] = json!({"operator": "NotIn", "values": ["shop"]});
     let document = json!({
         "apiVersion": "v4",
         "kind": "admissionwebhook",
@@ -505,7 +505,7 @@ async fn an_admissionwebhook_document_of_bcs_works_unchanged() {
         "admissionWebhooks": [
             webhook("container-broken", "/broken", "Ignore"),
             webhook("container-sidecar", "/annotates", "Fail"),
-            excluded,
+            excluded_webhook,
         ],
     });
     write(&directory, "webhooks.json", document.to_string());
@@ -513,7 +513,7 @@ async fn an_admissionwebhook_document_of_bcs_works_unchanged() {
     let config = write(
         &directory,
         "admittance.yaml",
-        format!("{config}{}", resolve(hook, closed_address().await)),
+        format!("{config}{}", resolve_config(hook, closed_address().await)),
     );
     let upstream = FakeUpstream::start().await.unwrap();
     let program = Serve::new(config)
@@ -534,12 +534,15 @@ async fn an_admissionwebhook_document_of_bcs_works_unchanged() {
     let reply = scene.create(&object).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
     assert_eq!(
-        scene.stored("shop", "web").unwrap()["metadata"]["annotations"]["hook"],
+        scene.stored_object("shop", "web").unwrap()["metadata"]["annotations"]["hook"],
         "seen"
     );
 
     let reply = scene.create(&application("other", "web", "nginx:1.29")).await;
-    assert_eq!((reply.status.as_u16(), scene.stored("other", "web")), (400, None));
+    assert_eq!(
+        (reply.status.as_u16(), scene.stored_object("other", "web")),
+        (400, None)
+    );
     assert!(
         bcs_message(&reply).contains("stage refuses-elsewhere"),
         "{}",
@@ -549,14 +552,14 @@ async fn an_admissionwebhook_document_of_bcs_works_unchanged() {
     let path = "/mesosdriver/v4/namespaces/shop/applications";
     let update = application("shop", "update", "nginx:1.29");
     assert_eq!(scene.send(http::Method::PUT, path, &update).await.status, 200);
-    assert_eq!(scene.stored("shop", "update"), Some(update));
+    assert_eq!(scene.stored_object("shop", "update"), Some(update));
 }
 
 #[tokio::test]
 async fn the_listener_serves_tls_and_checks_client_certificates() {
     let directory = tempfile::tempdir().unwrap();
-    let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
-    for (out, host) in [(&ours, "localhost"), (&theirs, "localhost")] {
+    let (our_directory, their_directory) = (directory.path().join("ours"), directory.path().join("theirs"));
+    for (out, host) in [(&our_directory, "localhost"), (&their_directory, "localhost")] {
         let out = out.to_str().unwrap();
         let arguments = [
             "certs",
@@ -577,7 +580,7 @@ async fn the_listener_serves_tls_and_checks_client_certificates() {
         let identity = identity
             .as_ref()
             .map(|(certificate, key)| (certificate.as_str(), key.as_str()));
-        Client::trusting(admittance_tests::ClientTrust {
+        Client::with_trust(admittance_tests::ClientTrust {
             authorities: &pem(folder, "ca.pem"),
             identity,
         })
@@ -589,16 +592,24 @@ async fn the_listener_serves_tls_and_checks_client_certificates() {
         (
             "",
             vec![
-                ("trusts", client(&ours, None), true),
-                ("trusts another", client(&theirs, None), false),
+                ("trusts", client(&our_directory, None), true),
+                ("trusts another", client(&their_directory, None), false),
             ],
         ),
         (
             ", clientCa: ours/ca.pem",
             vec![
-                ("shows its certificate", client(&ours, Some(&ours)), true),
-                ("shows none", client(&ours, None), false),
-                ("shows one of another CA", client(&ours, Some(&theirs)), false),
+                (
+                    "shows its certificate",
+                    client(&our_directory, Some(&our_directory)),
+                    true,
+                ),
+                ("shows none", client(&our_directory, None), false),
+                (
+                    "shows one of another CA",
+                    client(&our_directory, Some(&their_directory)),
+                    false,
+                ),
             ],
         ),
     ] {
@@ -615,7 +626,7 @@ async fn the_listener_serves_tls_and_checks_client_certificates() {
             .unwrap();
         for (name, client, is_served) in clients {
             let url = program.tls_url("/mesosdriver/v4/namespaces/shop/applications");
-            let reply = client.bcs(http::Method::GET, &url, "").await;
+            let reply = client.send_bcs(http::Method::GET, &url, "").await;
             assert_eq!(
                 reply.is_ok_and(|reply| reply.status == 200),
                 is_served,

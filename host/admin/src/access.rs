@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use admittance_net::{
-    bearer::{TokenDigest, bearer},
+    bearer::{TokenDigest, bearer_token},
     listener::{ClientCertificate, ConnectedClient, host_address},
     tls::subject_names,
 };
@@ -115,8 +115,8 @@ impl AdminAccess {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(AccessDenied::Closed),
             AccessPolicy::Open => {
-                no_browser(head)?;
-                loopback_host(head)?;
+                refuse_browser(head)?;
+                require_loopback_host(head)?;
                 (Caller::Loopback, AdminRole::Admin)
             }
             AccessPolicy::Guarded { tokens, clients } => authenticate(head, tokens, clients)?,
@@ -134,7 +134,7 @@ impl AdminAccess {
         match &*self.0 {
             AccessPolicy::Closed => Err(AccessDenied::Closed),
             AccessPolicy::Open => {
-                loopback_host(head)?;
+                require_loopback_host(head)?;
                 Ok((Caller::Loopback, AdminRole::Admin))
             }
             AccessPolicy::Guarded { tokens, clients } => authenticate_certificate(head, tokens, clients),
@@ -142,10 +142,10 @@ impl AdminAccess {
     }
 
     /// Returns the name and role of the client whose token has this digest; `None` if no accepted token has it.
-    pub(crate) fn holder(&self, presented: &TokenDigest) -> Option<(Caller, AdminRole)> {
+    pub(crate) fn caller_of_token(&self, presented: &TokenDigest) -> Option<(Caller, AdminRole)> {
         match &*self.0 {
             AccessPolicy::Guarded { tokens, .. } => {
-                let token = token::holder(tokens, presented)?;
+                let token = token::find_token(tokens, presented)?;
                 Some((Caller::Token(token.name.as_str().into()), token.role))
             }
             AccessPolicy::Open | AccessPolicy::Closed => None,
@@ -172,14 +172,14 @@ fn authenticate(
     clients: &[CertificateHolder],
 ) -> Result<(Caller, AdminRole), AccessDenied> {
     if let Some(value) = head.headers.get(AUTHORIZATION) {
-        let presented = bearer(value.as_bytes()).ok_or(AccessDenied::OtherScheme)?;
-        let token = token::holder(tokens, &TokenDigest::of(presented)).ok_or(AccessDenied::UnknownToken)?;
+        let presented = bearer_token(value.as_bytes()).ok_or(AccessDenied::OtherScheme)?;
+        let token = token::find_token(tokens, &TokenDigest::of_token(presented)).ok_or(AccessDenied::UnknownToken)?;
         return Ok((Caller::Token(token.name.as_str().into()), token.role));
     }
     if head.extensions.get::<ClientCertificate>().is_some() {
         // A browser presents the client certificate by itself, even if a page of another site makes it send the
         // request. Requests from browsers are therefore refused here.
-        no_browser(head)?;
+        refuse_browser(head)?;
     }
     authenticate_certificate(head, tokens, clients)
 }
@@ -253,14 +253,14 @@ fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
 }
 
 /// Refuses requests from browsers, because any site's page can make a browser on this machine send them.
-fn no_browser(head: &Parts) -> Result<(), AccessDenied> {
+fn refuse_browser(head: &Parts) -> Result<(), AccessDenied> {
     let is_of_page =
         head.headers.contains_key(ORIGIN) || head.headers.get(&SEC_FETCH_SITE).is_some_and(|site| site != "none");
     if is_of_page { Err(AccessDenied::Browser) } else { Ok(()) }
 }
 
 /// Protects against DNS rebinding: a page can make its host name resolve to this machine.
-fn loopback_host(head: &Parts) -> Result<(), AccessDenied> {
+fn require_loopback_host(head: &Parts) -> Result<(), AccessDenied> {
     let host_names = head
         .headers
         .get(HOST)

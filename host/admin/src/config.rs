@@ -66,7 +66,7 @@ impl AdminConfig {
         self.check()
     }
 
-    pub fn at(mut self, address: SocketAddr) -> Result<Self, TokensInTheClear> {
+    pub fn with_address(mut self, address: SocketAddr) -> Result<Self, TokensInTheClear> {
         self.address = address;
         self.check()
     }

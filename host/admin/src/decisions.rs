@@ -28,7 +28,7 @@ const DEFAULT_LIMIT: usize = 100;
 /// The maximum number of decisions in a list.
 const MAX_LIMIT: usize = 1000;
 /// The maximum number of clients that follow decisions at the same time.
-pub(crate) const FOLLOWERS: usize = 64;
+pub(crate) const MAX_FOLLOWERS: usize = 64;
 
 /// Selects the decisions to list or to follow: those that match all fields that are given.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -71,7 +71,7 @@ impl DecisionQuery {
         }
         filter.verdict.sort_unstable();
         filter.verdict.dedup();
-        filter.since = self.since.as_deref().map(moment).transpose()?;
+        filter.since = self.since.as_deref().map(parse_moment).transpose()?;
         filter.chain.clone_from(&self.chain);
         filter.stage.clone_from(&self.stage);
         filter.namespace.clone_from(&self.namespace);
@@ -82,7 +82,7 @@ impl DecisionQuery {
 }
 
 /// Parses a moment, or a duration before now.
-fn moment(text: &str) -> Result<Moment, ApiError> {
+fn parse_moment(text: &str) -> Result<Moment, ApiError> {
     if let Ok(moment) = humantime::parse_rfc3339(text) {
         return Ok(Moment(moment));
     }
@@ -97,10 +97,10 @@ fn moment(text: &str) -> Result<Moment, ApiError> {
 }
 
 /// Returns a permit to follow decisions. It counts towards the limits on following clients until it is dropped.
-pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiError> {
+pub(crate) fn follower_permit(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiError> {
     api.followers.try_acquire(caller).ok_or_else(|| {
         ApiError::Unavailable(format!(
-            "too many clients follow the decisions: {FOLLOWERS} in all, and fewer with one token; end one of them"
+            "too many clients follow the decisions: {MAX_FOLLOWERS} in all, and fewer with one token; end one of them"
         ))
     })
 }
@@ -118,19 +118,19 @@ pub(crate) async fn list(api: &Api, role: AdminRole, query: &DecisionQuery) -> R
     let log = api.sources.host.decisions();
     let mut list = log.list(&filter, query.before, limit);
     if let (Some(database), None) = (&api.sources.decisions, list.next) {
-        let oldest = log.oldest().into_iter().chain(query.before).min();
+        let oldest = log.oldest_id().into_iter().chain(query.before).min();
         let older = database.list(&filter, oldest, limit - list.decisions.len()).await;
-        let (older, has_more) = older.map_err(unreadable)?;
+        let (older, has_more) = older.map_err(unreadable_error)?;
         list.decisions.extend(older);
         list.next = list.decisions.last().filter(|_| has_more).map(|last| last.id);
     }
     for record in &mut list.decisions {
-        hide(role, record);
+        hide_values(role, record);
     }
     Ok(list)
 }
 
-fn unreadable(error: SinkError) -> ApiError {
+fn unreadable_error(error: SinkError) -> ApiError {
     ApiError::Unavailable(format!("the decisions on disk cannot be read: {error}"))
 }
 
@@ -152,19 +152,19 @@ impl DecisionsOfUid {
         };
         if let Some(database) = &api.sources.decisions {
             let room = if uid_decisions.older == 0 {
-                DecisionLog::PAGE_OF_UID - uid_decisions.in_memory.len()
+                DecisionLog::UID_PAGE_COUNT_MAX - uid_decisions.in_memory.len()
             } else {
                 0
             };
             // The database also contains the decisions that are in memory. Only decisions older than the oldest one in
             // memory are read from the database, so that none is read twice.
-            let oldest = log.oldest().into_iter().chain(before).min();
-            let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
+            let oldest = log.oldest_id().into_iter().chain(before).min();
+            let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable_error)?;
             uid_decisions.on_disk = on_disk;
             uid_decisions.older += older;
         }
         if uid_decisions.on_disk.is_empty() && uid_decisions.in_memory.is_empty() {
-            return Err(unknown(uid));
+            return Err(unknown_uid_error(uid));
         }
         Ok(uid_decisions)
     }
@@ -182,7 +182,9 @@ pub(crate) async fn get(
         // Only the role Admin sees objects.
         decisions = decisions.into_iter().map(|detail| detail.decision.into()).collect();
         decisions.extend(uid_decisions.in_memory.iter().map(|decision| decision.record().into()));
-        decisions.iter_mut().for_each(|detail| hide(role, &mut detail.decision));
+        decisions
+            .iter_mut()
+            .for_each(|detail| hide_values(role, &mut detail.decision));
     } else {
         decisions.extend(uid_decisions.in_memory.iter().map(LoggedDecision::detail));
     }
@@ -194,16 +196,16 @@ pub(crate) async fn get(
     })
 }
 
-fn unknown(uid: &str) -> ApiError {
+fn unknown_uid_error(uid: &str) -> ApiError {
     ApiError::NotFound(format!(
         "there is no decision with the uid {uid:?}: no chain matched the request, it was made by another replica, or it is \
          no longer kept"
     ))
 }
 
-pub(crate) fn hide(role: AdminRole, record: &mut DecisionRecord) {
+pub(crate) fn hide_values(role: AdminRole, record: &mut DecisionRecord) {
     if role < AdminRole::Admin {
-        record.without_values();
+        record.remove_values();
     }
 }
 

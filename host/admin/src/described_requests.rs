@@ -8,17 +8,21 @@ use crate::{api::evaluation::DescribedRequest, error::ApiError};
 
 impl DescribedRequest {
     /// Returns the request that is described. An error message begins with the name of the field.
-    pub(crate) fn request(&self) -> Result<Request, ApiError> {
-        let object = self.object.as_ref().map(|value| object("object", value)).transpose()?;
+    pub(crate) fn to_request(&self) -> Result<Request, ApiError> {
+        let object = self
+            .object
+            .as_ref()
+            .map(|value| parse_object("object", value))
+            .transpose()?;
         if let Some(object) = &object
             && object.head().kind.as_deref() == Some("AdmissionReview")
         {
-            return self.of_review(object);
+            return self.request_of_review(object);
         }
         let old_object = self
             .old_object
             .as_ref()
-            .map(|value| self::object("oldObject", value))
+            .map(|value| self::parse_object("oldObject", value))
             .transpose()?;
         for (name, object) in [("object", &object), ("oldObject", &old_object)] {
             let kind = object
@@ -30,11 +34,11 @@ impl DescribedRequest {
                 )));
             }
         }
-        let operation = self.operation()?;
+        let operation = self.parse_operation()?;
         let (resource, namespace) = (self.resource.as_deref(), self.namespace.as_deref());
-        let mut request = match Request::described(object, old_object, operation, resource, namespace) {
+        let mut request = match Request::from_objects(object, old_object, operation, resource, namespace) {
             Some(request) => request,
-            None => self.of_kind(operation)?,
+            None => self.request_of_kind(operation)?,
         };
         if request.object.is_none() && request.old_object.is_none() {
             request.namespace = self.namespace.clone().filter(|namespace| !namespace.is_empty());
@@ -48,7 +52,7 @@ impl DescribedRequest {
         Ok(request)
     }
 
-    fn of_review(&self, review: &Object) -> Result<Request, ApiError> {
+    fn request_of_review(&self, review: &Object) -> Result<Request, ApiError> {
         let alone = Self {
             object: self.object.clone(),
             ..Self::default()
@@ -64,7 +68,7 @@ impl DescribedRequest {
         Ok(review.request)
     }
 
-    fn of_kind(&self, operation: Option<Operation>) -> Result<Request, ApiError> {
+    fn request_of_kind(&self, operation: Option<Operation>) -> Result<Request, ApiError> {
         let Some(kind) = self.kind.as_deref().filter(|kind| !kind.is_empty()) else {
             return Err(mistake(
                 "write an object (`object` or `oldObject`), or at least its `kind`".to_owned(),
@@ -92,7 +96,7 @@ impl DescribedRequest {
         Ok(request)
     }
 
-    fn operation(&self) -> Result<Option<Operation>, ApiError> {
+    fn parse_operation(&self) -> Result<Option<Operation>, ApiError> {
         let operation = self.operation.as_deref().filter(|text| !text.is_empty());
         let parsed = operation.map(str::parse::<Operation>).transpose();
         parsed.map_err(|error| mistake(format!("operation: {error}")))
@@ -100,7 +104,7 @@ impl DescribedRequest {
 }
 
 /// Reads the value of a field: any JSON value, or a string that contains YAML or JSON.
-pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
+pub(crate) fn parse_value(name: &str, value: &Value) -> Result<Value, ApiError> {
     match value {
         Value::String(text) => document::to_json(name, text)
             .map_err(|mistakes| ApiError::CannotEvaluate(mistakes.iter().map(ToString::to_string).collect())),
@@ -108,8 +112,8 @@ pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
     }
 }
 
-fn object(name: &str, input: &Value) -> Result<Object, ApiError> {
-    let value = value(name, input)?;
+fn parse_object(name: &str, input: &Value) -> Result<Object, ApiError> {
+    let value = parse_value(name, input)?;
     Object::parse(value.to_string()).map_err(|error| mistake(format!("{name}: {error}")))
 }
 
@@ -125,7 +129,7 @@ mod tests {
 
     fn read(described: Value) -> Result<Request, String> {
         let described: DescribedRequest = serde_json::from_value(described).unwrap();
-        described.request().map_err(|error| match error {
+        described.to_request().map_err(|error| match error {
             ApiError::CannotEvaluate(mistakes) => mistakes.join("\n"),
             error => panic!("{error:?}"),
         })

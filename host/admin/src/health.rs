@@ -8,7 +8,7 @@ use admittance_definitions::StoreKind;
 use crate::api::{CertificateStatus, ListenerStatus};
 
 /// Certificates that expire within this time need attention.
-pub const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+pub const EXPIRY_WARNING_PERIOD: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// The colour in which a state is shown. The variants are sorted from harmless to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,44 +63,44 @@ impl HealthLine {
 
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
-        self.with(StatePart::Text(text.into()))
+        self.with_part(StatePart::Text(text.into()))
     }
 
     #[must_use]
     pub fn badge(self, tone: Tone, word: impl Into<String>) -> Self {
-        self.with(StatePart::Badge(tone, word.into()))
+        self.with_part(StatePart::Badge(tone, word.into()))
     }
 
     #[must_use]
-    pub fn at(self, at: Moment) -> Self {
-        self.with(StatePart::At(at))
+    pub fn moment(self, at: Moment) -> Self {
+        self.with_part(StatePart::At(at))
     }
 
     #[must_use]
-    pub fn since(self, since: Moment) -> Self {
-        self.with(StatePart::Since(since))
+    pub fn lasting_since(self, since: Moment) -> Self {
+        self.with_part(StatePart::Since(since))
     }
 
     #[must_use]
     pub fn code(self, text: impl Into<String>) -> Self {
-        self.with(StatePart::Code(text.into()))
+        self.with_part(StatePart::Code(text.into()))
     }
 
     /// Appends a number with its noun to the state: `1 server`, `2 servers`.
     #[must_use]
     pub fn count(self, number: usize, one: &str) -> Self {
-        self.text(count(number as u64, one))
+        self.text(count_text(number as u64, one))
     }
 
     /// Appends to the state whether a server is up, or since when it is down.
     #[must_use]
-    pub fn up(self, is_up: bool, since: Option<Moment>) -> Self {
+    pub fn up_or_down(self, is_up: bool, since: Option<Moment>) -> Self {
         if is_up {
             return self.badge(Tone::Good, "up");
         }
         let line = self.badge(Tone::Bad, "down");
         match since {
-            Some(since) => line.since(since),
+            Some(since) => line.lasting_since(since),
             None => line,
         }
     }
@@ -117,7 +117,7 @@ impl HealthLine {
         Self { advice, ..self }
     }
 
-    fn with(mut self, part: StatePart) -> Self {
+    fn with_part(mut self, part: StatePart) -> Self {
         self.state.push(part);
         self
     }
@@ -156,7 +156,7 @@ impl From<&StoreStatus> for HealthLine {
             (false, None) => line.badge(Tone::Warn, "not read yet"),
             (false, Some(number)) => {
                 let unit = match (store.kind, number) {
-                    (StoreKind::Files, _) => count(number as u64, "file"),
+                    (StoreKind::Files, _) => count_text(number as u64, "file"),
                     (StoreKind::Entries, 1) => "1 entry".to_owned(),
                     (StoreKind::Entries, _) => format!("{number} entries"),
                 };
@@ -176,15 +176,15 @@ impl CertificateStatus {
         };
         let line = match end {
             end if end <= now => line.badge(Tone::Bad, "expired").text(" at "),
-            end if end.0 <= now.0 + EXPIRES_SOON => line.badge(Tone::Warn, "expires soon").text(", at "),
+            end if end.0 <= now.0 + EXPIRY_WARNING_PERIOD => line.badge(Tone::Warn, "expires soon").text(", at "),
             _ => line.badge(Tone::Good, "valid").text(" until "),
         };
-        line.at(end)
+        line.moment(end)
             .advice("Write a new certificate and its key to the same files; they are read again without a restart.")
     }
 }
 
-pub(crate) fn count(count: u64, one: &str) -> String {
+pub(crate) fn count_text(count: u64, one: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {one}{ending}")
 }
@@ -220,7 +220,10 @@ mod tests {
         assert!(!line.needs_attention());
         assert_eq!(line.clone().problem(Some("away".to_owned())).tone(), Tone::Warn);
         assert_eq!(line.clone().advice("wait").advice, None);
-        assert_eq!(line.clone().up(false, None).advice("wait").advice, Some("wait"));
-        assert_eq!(line.up(false, None).problem(Some("away".to_owned())).tone(), Tone::Bad);
+        assert_eq!(line.clone().up_or_down(false, None).advice("wait").advice, Some("wait"));
+        assert_eq!(
+            line.up_or_down(false, None).problem(Some("away".to_owned())).tone(),
+            Tone::Bad
+        );
     }
 }

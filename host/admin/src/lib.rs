@@ -57,20 +57,20 @@ pub use self::{
         SqliteConfig,
     },
     error::ApiError,
-    health::{EXPIRES_SOON, HealthLine, HealthPanel, StatePart, Tone},
+    health::{EXPIRY_WARNING_PERIOD, HealthLine, HealthPanel, StatePart, Tone},
     route::{Call, Json, Method, Nothing, ReadBody, ReplyForm, Route, RouteContent, RouteReply},
     token::{AdminToken, TokenFile, TokenFileError, TokenSource},
 };
 use self::{
     api::ListenerStatus,
     console::Sessions,
-    decisions::FOLLOWERS,
-    route::LARGE_BODIES,
-    v1::{evaluate::EXPLANATIONS, recording::RECORDINGS},
+    decisions::MAX_FOLLOWERS,
+    route::MAX_LARGE_BODIES,
+    v1::{evaluate::MAX_EXPLANATIONS, recording::MAX_RECORDINGS},
 };
 
 /// The maximum number of requests that are handled at the same time. Probes are not counted.
-const REQUESTS: usize = 256;
+const MAX_REQUESTS: usize = 256;
 
 /// The threads that serve connections reply to these paths directly, so no slow reply delays a probe.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
@@ -133,14 +133,14 @@ impl Api {
     }
 }
 
-/// `more` are the routes of front ends; `S` and `H` are the types of the bodies of `/v1/status` and `/healthz`.
+/// `extra_routes` are the routes of front ends; `S` and `H` are the types of the bodies of `/v1/status` and `/healthz`.
 fn routes<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Route> {
     let mut routes = operations::routes::<H>();
     routes.extend(v1::routes::<S>(more));
     routes
 }
 
-/// Returns the port's OpenAPI document. `S`, `H` and `more` are as in [`AdminService::start`].
+/// Returns the port's OpenAPI document. `S`, `H` and `extra_routes` are as in [`AdminService::start`].
 pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Value {
     openapi::document(&routes::<S, H>(more))
 }
@@ -148,10 +148,10 @@ pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(m
 /// Replies to the requests to the admin port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 pub struct AdminService {
-    starting: Router,
-    started: Arc<OnceLock<Router>>,
-    bodies: BodyBudget,
-    requests: FairLimit,
+    starting_router: Router,
+    started_router: Arc<OnceLock<Router>>,
+    body_budget: BodyBudget,
+    request_limit: FairLimit,
     /// Whether only probes are answered. This is so on a connection that exceeds the maximum number of connections.
     only_probes: bool,
 }
@@ -161,32 +161,32 @@ impl AdminService {
     /// limits the memory for bodies of requests.
     pub fn new(metrics: RenderMetrics, bodies: BodyBudget) -> Self {
         Self {
-            starting: operations::starting(metrics),
-            started: Arc::default(),
-            bodies,
-            requests: FairLimit::new(REQUESTS),
+            starting_router: operations::starting_router(metrics),
+            started_router: Arc::default(),
+            body_budget: bodies,
+            request_limit: FairLimit::new(MAX_REQUESTS),
             only_probes: false,
         }
     }
 
     /// Begins to reply to all requests. Until then, only probes and requests for metrics are answered.
-    /// `more` are further routes of a front end. `S` is the type of the body of `/v1/status`, and `H` is the type of
-    /// the body of `/healthz`.
+    /// `extra_routes` are further routes of a front end. `S` is the type of the body of `/v1/status`, and `H` is the
+    /// type of the body of `/healthz`.
     pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
         &self,
         access: AdminAccess,
         sources: AdminSources,
-        more: Vec<Route>,
+        extra_routes: Vec<Route>,
     ) {
-        let routes: Arc<[Route]> = routes::<S, H>(more).into();
+        let routes: Arc<[Route]> = routes::<S, H>(extra_routes).into();
         let api = Api {
             access,
             sources: Arc::new(sources),
-            recordings: Arc::new(Semaphore::new(RECORDINGS)),
-            explanations: Arc::new(Semaphore::new(EXPLANATIONS)),
+            recordings: Arc::new(Semaphore::new(MAX_RECORDINGS)),
+            explanations: Arc::new(Semaphore::new(MAX_EXPLANATIONS)),
             sessions: Arc::new(Sessions::new()),
-            followers: FairLimit::new(FOLLOWERS),
-            large_bodies: FairLimit::new(LARGE_BODIES),
+            followers: FairLimit::new(MAX_FOLLOWERS),
+            large_bodies: FairLimit::new(MAX_LARGE_BODIES),
             document: Arc::default(),
             routes: routes.clone(),
         };
@@ -202,7 +202,7 @@ impl AdminService {
                 let error = ApiError::NotFound(format!("{path} was not found; see /v1/openapi.json"));
                 console::not_found(request.headers()).unwrap_or_else(|| error.into_response())
             });
-        let _ = self.started.set(router.with_state(api));
+        let _ = self.started_router.set(router.with_state(api));
     }
 }
 
@@ -212,16 +212,16 @@ impl AdminService {
             let text = "too many connections of this client to the admin port: close some, or wait";
             return ApiError::Unavailable(text.to_owned()).into_response();
         }
-        let Some(permit) = self.requests.try_acquire(client.address.ip()) else {
+        let Some(permit) = self.request_limit.try_acquire(client.address.ip()) else {
             let text = "too many requests of this client to the admin port at a time: wait for some of them";
             return ApiError::Unavailable(text.to_owned()).into_response();
         };
-        let reply = threads::reply(dispatch(self.router(), request)).await;
+        let reply = threads::reply_on_threads(dispatch(self.router(), request)).await;
         reply.map(|body| Body::new(GuardedBody::new(body, permit)))
     }
 
     fn router(&self) -> Router {
-        self.started.get().unwrap_or(&self.starting).clone()
+        self.started_router.get().unwrap_or(&self.starting_router).clone()
     }
 }
 
@@ -236,7 +236,7 @@ async fn dispatch(router: Router, request: Request<Body>) -> Response<Body> {
 impl RequestHandler for AdminService {
     const IS_COUNTED: bool = false;
 
-    fn beyond_limit(&self) -> Option<Self> {
+    fn handler_beyond_limit(&self) -> Option<Self> {
         Some(Self {
             only_probes: true,
             ..self.clone()
@@ -244,7 +244,7 @@ impl RequestHandler for AdminService {
     }
 
     async fn handle(self, mut request: Request<Body>, client: ConnectedClient, _: &BodyTransfer) -> Response<Body> {
-        request.extensions_mut().insert(self.bodies.clone());
+        request.extensions_mut().insert(self.body_budget.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let mut response = if PROBES.contains(&path.as_str()) {
             dispatch(self.router(), request).await

@@ -14,7 +14,7 @@ use crate::{
 const REFUSALS: [u16; 3] = [400, 401, 403];
 
 /// Returns a generator of schemas for what clients send. In these schemas, a field that has a default is optional.
-fn reader() -> SchemaGenerator {
+fn input_generator() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     settings
         .with(|settings| settings.inline_subschemas = true)
@@ -56,7 +56,7 @@ pub(crate) fn document(routes: &[Route]) -> Json {
 }
 
 fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> Json {
-    let mut parameter_generator = reader();
+    let mut parameter_generator = input_generator();
     let mut parameters = parameters("path", &(route.path_schema)(&mut parameter_generator));
     parameters.extend(self::parameters(
         "query",
@@ -88,7 +88,7 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
         };
         responses.insert(
             status.to_string(),
-            json!({"description": refusal(*status), "content": contents(vec![content])}),
+            json!({"description": refusal_description(*status), "content": contents(vec![content])}),
         );
     }
     let mut operation = json!({
@@ -173,7 +173,7 @@ fn contents(contents: Vec<RouteContent>) -> Json {
     Json::Object(contents.into_iter().map(entry).collect())
 }
 
-fn refusal(status: u16) -> &'static str {
+fn refusal_description(status: u16) -> &'static str {
     match status {
         400 => "The request is malformed.",
         401 => "The request is not authenticated, or its credentials are unknown.",

@@ -45,7 +45,7 @@ pub(super) fn routes<H: JsonSchema + Send + 'static>() -> Vec<Route> {
     ]
 }
 
-pub(super) fn starting(render: RenderMetrics) -> Router {
+pub(super) fn starting_router(render: RenderMetrics) -> Router {
     let unavailable = "the driver is starting: it loads its chains and plugins";
     Router::new()
         .route("/healthz", get(async || alive()))
@@ -139,7 +139,7 @@ async fn readyz(call: Call) -> Result<Readiness, ApiError> {
     Ok(Readiness {
         ready: reason.is_none(),
         reason,
-        table: Some(call.api.sources.host.hash().short()),
+        table: Some(call.api.sources.host.hash().to_short_hex()),
     })
 }
 

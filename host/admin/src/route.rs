@@ -25,16 +25,16 @@ use crate::{
 
 /// The largest body of a request with definitions, in bytes. Such a body may contain more than the definitions: a body
 /// for `/v1/evaluate` also describes an admission request.
-pub(crate) const LARGE_BODY: usize = 8 << 20;
+pub(crate) const LARGE_BODY_LIMIT: usize = 8 << 20;
 /// The largest body, in bytes, of a request that describes an admission request but contains no definitions. There is
 /// room for an AdmissionReview with two objects of the largest size that Kubernetes allows.
-pub(crate) const REQUEST_BODY: usize = 4 << 20;
+pub(crate) const REQUEST_BODY_LIMIT: usize = 4 << 20;
 /// The largest body, in bytes, of a form, and of a request that contains no definitions and no admission request.
-pub(crate) const SMALL_BODY: usize = 64 << 10;
-/// The maximum number of requests with a body larger than [`SMALL_BODY`] at the same time.
-pub(crate) const LARGE_BODIES: usize = 8;
+pub(crate) const SMALL_BODY_LIMIT: usize = 64 << 10;
+/// The maximum number of requests with a body larger than [`SMALL_BODY_LIMIT`] at the same time.
+pub(crate) const MAX_LARGE_BODIES: usize = 8;
 /// The maximum number of parameters in the query of an address, and of fields in a form.
-const PARAMETERS: usize = 128;
+const MAX_PARAMETERS: usize = 128;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The content types of definitions that are accepted: YAML and JSON, with other names that clients use for them.
@@ -166,11 +166,11 @@ impl ReadBody for Nothing {
 pub(crate) struct DefinitionText(pub(crate) String);
 
 impl ReadBody for DefinitionText {
-    const LIMIT: usize = LARGE_BODY;
+    const LIMIT: usize = LARGE_BODY_LIMIT;
 
     async fn read(head: &Parts, body: Body) -> Result<Self, ApiError> {
-        media_type(&head.headers, &TEXT_TYPES)?;
-        String::from_utf8(collect(head, body, Self::LIMIT).await?.into())
+        check_media_type(&head.headers, &TEXT_TYPES)?;
+        String::from_utf8(collect_body(head, body, Self::LIMIT).await?.into())
             .map(Self)
             .map_err(|_| ApiError::Malformed("the body is not valid UTF-8".to_owned()))
     }
@@ -185,14 +185,14 @@ impl ReadBody for DefinitionText {
 /// JSON in the signature of a handler. As an argument, it is the body of the request, which may have at most `LIMIT`
 /// bytes. As a result, it is the body of the reply.
 #[derive(Debug)]
-pub struct Json<T, const LIMIT: usize = SMALL_BODY>(pub T);
+pub struct Json<T, const LIMIT: usize = SMALL_BODY_LIMIT>(pub T);
 
 impl<T: DeserializeOwned + JsonSchema + Send, const LIMIT: usize> ReadBody for Json<T, LIMIT> {
     const LIMIT: usize = LIMIT;
 
     async fn read(head: &Parts, body: Body) -> Result<Self, ApiError> {
-        media_type(&head.headers, &["application/json"])?;
-        serde_json::from_slice(&collect(head, body, LIMIT).await?)
+        check_media_type(&head.headers, &["application/json"])?;
+        serde_json::from_slice(&collect_body(head, body, LIMIT).await?)
             .map(Self)
             .map_err(|error| ApiError::Malformed(format!("the body is invalid: {error}")))
     }
@@ -302,9 +302,9 @@ impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B>
         let Path(path) = Path::<P>::from_request_parts(&mut head, &())
             .await
             .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
-        let query = parameters("query", head.uri.query().unwrap_or_default())?;
+        let query = parse_parameters("query", head.uri.query().unwrap_or_default())?;
         let permit = match &caller {
-            Some(caller) => large_body(&api, caller, B::LIMIT)?,
+            Some(caller) => large_body_permit(&api, caller, B::LIMIT)?,
             None => None,
         };
         let body = B::read(&head, body).await?;
@@ -332,7 +332,7 @@ fn admit(api: &Api, head: &Parts, role: AdminRole) -> Result<(Caller, AdminRole)
 }
 
 /// Checks that the content type of a body is in `accepted_types`. A body without a content type is accepted.
-pub(crate) fn media_type(head: &HeaderMap, accepted_types: &[&str]) -> Result<(), ApiError> {
+pub(crate) fn check_media_type(head: &HeaderMap, accepted_types: &[&str]) -> Result<(), ApiError> {
     let Some(value) = head.get(CONTENT_TYPE) else {
         return Ok(());
     };
@@ -347,33 +347,33 @@ pub(crate) fn media_type(head: &HeaderMap, accepted_types: &[&str]) -> Result<()
     Err(ApiError::UnsupportedMediaType(essence.to_owned()))
 }
 
-pub(crate) async fn collect(head: &Parts, body: Body, limit: usize) -> Result<Bytes, ApiError> {
+pub(crate) async fn collect_body(head: &Parts, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let collected = BodyLimits::new(limit, BODY_TIMEOUT).collect(head, body).await;
     collected.map_err(|error| match error {
         BodyError::TooLarge(limit) => ApiError::TooLarge(limit),
         BodyError::TooSlow(_) | BodyError::Stalled(_) => ApiError::BodyTimeout,
         BodyError::NoMemory(error) => ApiError::Unavailable(error.to_string()),
-        error => ApiError::Malformed(error.end().to_string()),
+        error => ApiError::Malformed(error.end_reason().to_string()),
     })
 }
 
 /// Returns a permit to read a body of up to `limit` bytes; `None` if such a body is so small that it needs no permit.
-pub(crate) fn large_body(api: &Api, caller: &Caller, limit: usize) -> Result<Option<Permit<Caller>>, ApiError> {
-    if limit <= SMALL_BODY {
+pub(crate) fn large_body_permit(api: &Api, caller: &Caller, limit: usize) -> Result<Option<Permit<Caller>>, ApiError> {
+    if limit <= SMALL_BODY_LIMIT {
         return Ok(None);
     }
     api.large_bodies.try_acquire(caller.clone()).map(Some).ok_or_else(|| {
         ApiError::Unavailable(format!(
-            "too many requests with large bodies at a time: {LARGE_BODIES} in all, and fewer for each client; wait for \
+            "too many requests with large bodies at a time: {MAX_LARGE_BODIES} in all, and fewer for each client; wait for \
              some of them"
         ))
     })
 }
 
 /// Parameters are counted first, because parsing too many would take long.
-pub(crate) fn parameters<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, ApiError> {
-    if text.bytes().filter(|byte| *byte == b'&').count() >= PARAMETERS {
-        let message = format!("the {name} is invalid: it has more than {PARAMETERS} fields");
+pub(crate) fn parse_parameters<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, ApiError> {
+    if text.bytes().filter(|byte| *byte == b'&').count() >= MAX_PARAMETERS {
+        let message = format!("the {name} is invalid: it has more than {MAX_PARAMETERS} fields");
         return Err(ApiError::Malformed(message));
     }
     serde_html_form::from_str(text).map_err(|error| ApiError::Malformed(format!("the {name} is invalid: {error}")))
@@ -385,9 +385,9 @@ mod tests {
 
     #[test]
     fn parameters_are_counted_before_they_are_parsed() {
-        let parse = |count| parameters::<Vec<(String, String)>>("form", &vec!["a=1"; count].join("&"));
-        assert_eq!(parse(PARAMETERS).unwrap().len(), PARAMETERS);
-        let error = parse(PARAMETERS + 1).unwrap_err().to_string();
+        let parse = |count| parse_parameters::<Vec<(String, String)>>("form", &vec!["a=1"; count].join("&"));
+        assert_eq!(parse(MAX_PARAMETERS).unwrap().len(), MAX_PARAMETERS);
+        let error = parse(MAX_PARAMETERS + 1).unwrap_err().to_string();
         assert!(error.contains("more than 128 fields"), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use admittance_admission::{background_threads, long_polls, resume_panic_or_wait};
+use admittance_admission::{background_threads, poll_with_rescheduling, resume_panic_or_wait};
 use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 use http::Response;
@@ -15,9 +15,9 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 /// The number of threads that make replies. While one of them makes a slow reply, the other makes all further replies.
-const COUNT: usize = 2;
+const THREAD_COUNT: usize = 2;
 
-static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("operators", COUNT));
+static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("operators", THREAD_COUNT));
 
 /// Returns the runtime of the threads that make replies. Must be called within a tokio runtime.
 pub(crate) fn threads() -> Handle {
@@ -27,8 +27,8 @@ pub(crate) fn threads() -> Handle {
 }
 
 /// Makes a reply and its body on the threads for replies. The work ends when the future is dropped.
-pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
-    let making = long_polls(async { making.await.map(forward_body) });
+pub(crate) async fn reply_on_threads(making: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
+    let making = poll_with_rescheduling(async { making.await.map(forward_body) });
     match AbortOnDropHandle::new(threads().spawn(making)).await {
         Ok(response) => response,
         Err(error) => resume_panic_or_wait(error).await,
@@ -46,7 +46,7 @@ fn forward_body(body: Body) -> Body {
         let mut body = body.into_data_stream();
         loop {
             let part = tokio::select! {
-                part = long_polls(body.next()) => part,
+                part = poll_with_rescheduling(body.next()) => part,
                 () = parts.closed() => None,
             };
             let Some(part) = part else { return };

@@ -77,18 +77,18 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     if !is_token {
         return Err(TokenFileError::NoToken { path: path.to_owned() });
     }
-    Ok(TokenDigest::of(token))
+    Ok(TokenDigest::of_token(token))
 }
 
 /// Returns the token with this digest. The digest is compared with the digest of every token, and each comparison takes
 /// the same time, so that the duration tells a client nothing about the tokens.
-pub(crate) fn holder<'t>(tokens: &'t [AdminToken], presented: &TokenDigest) -> Option<&'t AdminToken> {
+pub(crate) fn find_token<'t>(tokens: &'t [AdminToken], presented: &TokenDigest) -> Option<&'t AdminToken> {
     let mut matching_token = None;
     for token in tokens {
         let is_match = match &token.source {
-            TokenSource::Digest(digest) => digest.is(presented),
+            TokenSource::Digest(digest) => digest.equals(presented),
             TokenSource::File(TokenFile(file)) => match &*file.current() {
-                Some(digest) => digest.is(presented),
+                Some(digest) => digest.equals(presented),
                 None => Choice::from(0),
             },
         };
@@ -151,9 +151,12 @@ mod tests {
             match (TokenFile::read(&path), expected) {
                 (Ok(file), Ok(expected)) => {
                     let tokens = [token("a", TokenSource::File(file))];
-                    assert!(holder(&tokens, &TokenDigest::of(expected)).is_some(), "{text:?}");
                     assert!(
-                        holder(&tokens, &TokenDigest::of("another one of many")).is_none(),
+                        find_token(&tokens, &TokenDigest::of_token(expected)).is_some(),
+                        "{text:?}"
+                    );
+                    assert!(
+                        find_token(&tokens, &TokenDigest::of_token("another one of many")).is_none(),
                         "{text:?}"
                     );
                 }
@@ -173,11 +176,11 @@ mod tests {
         let digest = "9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f";
         let source = || TokenSource::Digest(digest.parse().unwrap());
         let tokens = [
-            token("other", TokenSource::Digest(TokenDigest::of("other"))),
+            token("other", TokenSource::Digest(TokenDigest::of_token("other"))),
             token("first", source()),
             token("second", source()),
         ];
-        let name = |presented: &str| holder(&tokens, &TokenDigest::of(presented)).map(|token| &*token.name);
+        let name = |presented: &str| find_token(&tokens, &TokenDigest::of_token(presented)).map(|token| &*token.name);
         assert_eq!(name("0123456789abcdef"), Some("first"));
         assert_eq!(name("0123456789abcdeF"), None);
         assert_eq!(name(""), None);

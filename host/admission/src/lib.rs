@@ -34,7 +34,7 @@ pub use capabilities::http::{
 pub use capabilities::images::{
     ImageError, ImageGrant, ImageManifest, ImageReader, InvalidImageGrant, Signer, Signers,
 };
-pub use capabilities::log::{LogLevel, LogLine, decided_by_candidate, is_audit};
+pub use capabilities::log::{LogLevel, LogLine, is_audit, record_candidate_decision};
 pub use capabilities::response_recorder::{RecordedResponses, ResponseRecorder};
 pub use chain::effect::Effect;
 pub use chain::evaluation::{Evaluation, EvaluationSources};
@@ -42,7 +42,7 @@ pub use chain::exception::{Exception, NameGlob};
 pub use chain::expansion::ObjectGenerator;
 pub use chain::group::{Formula, HookGroup};
 pub use chain::hook::Hook;
-pub use chain::spans::SPANS;
+pub use chain::spans::SPAN_TARGET;
 pub use chain::stage::{FailurePolicy, Mode, Precedence, Reinvocation, SideEffects, Stage, StageSpec};
 pub use chain::{Chain, Phase, Selection};
 pub use ipnet::IpNet;
@@ -83,12 +83,12 @@ pub use scheduling::long_calls::{
     LongCall, LongCallPredictor, is_call_movable, move_if_long, move_to_long_work_thread, run_long, thread_time,
 };
 pub use scheduling::offload::{
-    background_threads, lower_priority, offload, offload_without_deadline, on_thread_for_long_work, pause,
-    resume_panic_or_wait,
+    background_threads, lower_priority, offload, offload_without_deadline, on_thread_for_long_work,
+    pause_between_items, resume_panic_or_wait,
 };
-pub use scheduling::reschedule::long_polls;
+pub use scheduling::reschedule::poll_with_rescheduling;
 pub use scheduling::ticker::{Tick, Ticker, TickerGuard};
-pub use similar::{did_you_mean, similar, suggestion, suggestion_or};
+pub use similar::{did_you_mean, find_similar, suggestion, suggestion_or};
 pub use verdict::failure::{Failure, FailureKind};
 pub use verdict::outcome::{
     AuditAnnotation, Decision, Outcome, RefusalCause, RequestRefusal, SkipReason, StageResult, TraceRow,

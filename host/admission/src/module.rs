@@ -178,7 +178,7 @@ impl ModuleReference {
 
     /// Returns the reference in the form that definitions contain. A stock plugin becomes `stock:` and its name,
     /// because its path differs between machines.
-    pub fn portable(&self) -> String {
+    pub fn to_portable_text(&self) -> String {
         match self.stock_name() {
             Some(name) => format!("stock:{name}"),
             None => self.to_string(),
@@ -197,17 +197,17 @@ impl FromStr for ModuleReference {
         };
         match text.split_once(':') {
             Some(("file", path)) => {
-                let relative = path.trim_start_matches('/');
+                let path_without_slashes = path.trim_start_matches('/');
                 // In `file://host/path`, the two slashes precede the name of another machine, so this form is refused.
                 // With one or three slashes, as in `file:/path` and `file:///path`, the file is on this machine.
-                match path.len() - relative.len() {
+                match path.len() - path_without_slashes.len() {
                     0 if path.is_empty() => Err(invalid("has no path", "write `file:` and the path of the module")),
                     0 => Ok(Self::File(path.into())),
                     2 => {
                         let fix = "write `file:` and the path, without `//`";
                         Err(invalid("names a file on another machine", fix))
                     }
-                    _ => Ok(Self::File(format!("/{relative}").into())),
+                    _ => Ok(Self::File(format!("/{path_without_slashes}").into())),
                 }
             }
             Some(("stock", name)) => {

@@ -12,8 +12,8 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     Deadline, Failure, Labels, ObjectHead,
-    object::head::unique_keys,
-    scheduling::offload::{SMALL, drop_on_long_work_thread, offload},
+    object::head::check_unique_keys,
+    scheduling::offload::{SHORT_WORK_SIZE_MAX, drop_on_long_work_thread, offload},
 };
 
 /// A JSON object, such as the resource of a request. Clones share the content.
@@ -69,7 +69,7 @@ impl Object {
     /// # Errors
     ///
     /// Fails as [`parse`](Self::parse) does.
-    pub fn within(document: &ByteString, part: &RawValue) -> Result<Self, ObjectError> {
+    pub fn parse_within(document: &ByteString, part: &RawValue) -> Result<Self, ObjectError> {
         let head = ObjectHead::read_valid(part)?;
         Ok(Self::with_head(document.slice_ref(part.get()), head))
     }
@@ -89,7 +89,7 @@ impl Object {
     /// Fails as [`parse`](Self::parse) does, and when a key is duplicated, because parsers disagree about duplicates.
     pub fn parse_unique(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let object = Self::parse(text)?;
-        unique_keys(object.text())?;
+        check_unique_keys(object.text())?;
         Ok(object)
     }
 
@@ -121,7 +121,7 @@ impl Object {
         }))
     }
 
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
@@ -150,7 +150,12 @@ impl Object {
     /// Builds the tree of a large object in advance, on a thread for long work. Fails when the deadline passes.
     pub(crate) async fn prepare_value(&self, deadline: Deadline) -> Result<(), Failure> {
         let is_built = self.0.value.get().is_some();
-        let Some(text) = self.0.text.get().filter(|text| !is_built && text.len() > SMALL) else {
+        let Some(text) = self
+            .0
+            .text
+            .get()
+            .filter(|text| !is_built && text.len() > SHORT_WORK_SIZE_MAX)
+        else {
             return Ok(());
         };
         let object = self.clone();
@@ -182,7 +187,7 @@ impl Object {
 
     /// Returns whether a key that identifies a Kubernetes object occurs twice or in a wrong spelling. This is `false`
     /// for an object that was created from a value instead of a text.
-    /// [`EnforcedSpelling::canonical`](crate::EnforcedSpelling::canonical) reports the key.
+    /// [`EnforcedSpelling::canonical_text`](crate::EnforcedSpelling::canonical_text) reports the key.
     pub fn is_ambiguous(&self) -> bool {
         self.head().is_ambiguous
     }
@@ -196,7 +201,7 @@ impl Object {
 impl PartialEq for Object {
     /// Compares the JSON values of two objects. The order of members and white space do not matter.
     fn eq(&self, other: &Self) -> bool {
-        self.is(other) || self.value() == other.value()
+        self.is_same(other) || self.value() == other.value()
     }
 }
 
@@ -213,7 +218,7 @@ mod tests {
             .split_once(" : ")
             .and_then(|(_, rest)| rest.strip_suffix('}'))
             .and_then(|part| serde_json::from_str::<&RawValue>(part).ok())?;
-        let part = Object::within(&document, raw);
+        let part = Object::parse_within(&document, raw);
         let alone = Object::parse(text);
         let text = |error: &ObjectError| error.to_string();
         assert_eq!(part.as_ref().err().map(text), alone.as_ref().err().map(text));
@@ -251,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_tree_of_a_large_object_is_built_on_another_thread() {
-        for (length, is_built) in [(10, false), (SMALL, true)] {
+        for (length, is_built) in [(10, false), (SHORT_WORK_SIZE_MAX, true)] {
             let object = Object::parse(json!({"a": "x".repeat(length)}).to_string()).unwrap();
             let deadline = Deadline::after(std::time::Duration::from_secs(60));
             object.prepare_value(deadline).await.unwrap();
@@ -321,7 +326,7 @@ mod tests {
             r#"{"metadata":null,"spec":{}}"#,
         ] {
             let object = Object::parse(text).unwrap();
-            let is_canonical = matches!(EnforcedSpelling::kubernetes().canonical(text), Ok(None));
+            let is_canonical = matches!(EnforcedSpelling::kubernetes().canonical_text(text), Ok(None));
             assert_eq!(object.is_ambiguous(), !is_canonical, "{text}");
             assert!(part_of_a_document(text).is_some(), "{text}");
         }

@@ -13,7 +13,7 @@ use crate::{
     Deadline, FailureKind, Object,
     object::head::can_build_tree,
     object::tree::{PatchBudget, PatchProblem, TreeNode},
-    scheduling::offload::{drop_on_long_work_thread, pause},
+    scheduling::offload::{drop_on_long_work_thread, pause_between_items},
     shortened,
 };
 
@@ -22,7 +22,7 @@ pub(crate) use self::operation::{OperationAction, PatchOperation};
 use self::{operation::is_same_or_below, text::Drafts};
 
 /// The number of patch operations after which the thread lets other threads run.
-const UNINTERRUPTED: usize = 2048;
+const OPERATIONS_BEFORE_PAUSE: usize = 2048;
 
 /// A JSON Patch (RFC 6902). Clones share the operations.
 #[derive(Clone, Default, derive_more::Debug)]
@@ -151,8 +151,10 @@ impl Patch {
             return Err(PatchError::TooManyOperations(count));
         }
         let operations = drafts.into_iter().enumerate().map(|(index, draft)| {
-            pause(index, UNINTERRUPTED);
-            draft.finish().map_err(|reason| malformed(index, reason))
+            pause_between_items(index, OPERATIONS_BEFORE_PAUSE);
+            draft
+                .into_operation()
+                .map_err(|reason| malformed_operation(index, reason))
         });
         Ok(Self::from_operations(operations.collect::<Result<_, _>>()?))
     }
@@ -205,22 +207,24 @@ impl Patch {
     }
 
     /// Estimates, without the object, how many bytes are read and written to apply the patch to an object of this size.
-    pub fn work(&self, object: usize) -> usize {
+    pub fn work(&self, object_size: usize) -> usize {
         let is_copy = |operation: &&PatchOperation| matches!(operation.action, OperationAction::Copy(_));
         // A `copy` operation may copy the whole object to a place inside it, which doubles the object's size. So the
         // estimated size doubles with each `copy` operation.
         let copied_bytes = match self.operations().filter(is_copy).count() {
             0 => 0,
-            copies => object.saturating_mul(1 << copies.min(30)).min(Self::MAX_COPIED_BYTES),
+            copies => object_size
+                .saturating_mul(1 << copies.min(30))
+                .min(Self::MAX_COPIED_BYTES),
         };
-        self.size() + self.len() * PatchBudget::OPERATION + copied_bytes
+        self.size() + self.len() * PatchBudget::OPERATION_COST + copied_bytes
     }
 
     /// Estimates the memory that the patch occupies, in bytes.
-    pub fn memory(&self) -> usize {
+    pub fn memory_size(&self) -> usize {
         // Each operation has two heap allocations. The allocator rounds them up by about 32 bytes in total.
-        let each = size_of::<PatchOperation>() + 32;
-        size_of::<PatchPart>() * self.0.len() + self.len() * each + self.size()
+        let bytes_per_operation = size_of::<PatchOperation>() + 32;
+        size_of::<PatchPart>() * self.0.len() + self.len() * bytes_per_operation + self.size()
     }
 
     /// Applies the patch to an object, and returns the same object if nothing changes. Unchanged parts keep their text.
@@ -230,7 +234,7 @@ impl Patch {
     ///
     /// Fails when an operation does not apply, the result is not an object, or a limit is exceeded.
     pub fn apply(&self, object: &Object) -> Result<Object, PatchError> {
-        self.apply_by(object, None)
+        self.apply_with_deadline(object, None)
     }
 
     /// Applies the patch as [`apply`](Self::apply) does, but fails when the deadline passes.
@@ -238,14 +242,14 @@ impl Patch {
     /// # Errors
     ///
     /// Fails as [`apply`](Self::apply) does, and with [`PatchError::DeadlinePassed`].
-    pub fn apply_by(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
+    pub fn apply_with_deadline(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
         let size = object.text().len();
         let mut budget = Self::budget(size + self.size(), deadline);
         let mut root = TreeNode::new(object.text());
         let mut has_changed = false;
         let mut may_be_deep = false;
         for (index, operation) in self.operations().enumerate() {
-            pause(index, UNINTERRUPTED);
+            pause_between_items(index, OPERATIONS_BEFORE_PAUSE);
             has_changed |= operation
                 .apply(&mut root, has_changed, &mut budget)
                 .map_err(|(problem, reason)| PatchError::new(problem, reason, index, operation))?;
@@ -278,16 +282,16 @@ impl Patch {
     #[must_use]
     pub fn followed_by(&self, other: &Self, prefix: &crate::Pointer) -> Self {
         let prefix_segments = prefix.segments();
-        let prefixed = |pointer: &PointerBuf| {
+        let add_prefix = |pointer: &PointerBuf| {
             let mut prefixed_path = PointerBuf::from_tokens(prefix_segments);
             prefixed_path.append(pointer);
             prefixed_path
         };
         let operations = other.operations().map(|operation| PatchOperation {
-            path: prefixed(&operation.path),
+            path: add_prefix(&operation.path),
             action: match &operation.action {
-                OperationAction::Move(from) => OperationAction::Move(prefixed(from)),
-                OperationAction::Copy(from) => OperationAction::Copy(prefixed(from)),
+                OperationAction::Move(from) => OperationAction::Move(add_prefix(from)),
+                OperationAction::Copy(from) => OperationAction::Copy(add_prefix(from)),
                 action => action.clone(),
             },
         });
@@ -317,15 +321,17 @@ fn parse_pointer(text: impl Into<String>) -> Result<PointerBuf, String> {
     PointerBuf::parse(text.into()).map_err(|error| format!("`{}` is not a JSON Pointer", beginning(error.subject())))
 }
 
-fn malformed(index: usize, reason: String) -> PatchError {
+fn malformed_operation(index: usize, reason: String) -> PatchError {
     PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
 }
 
 /// Returns whether a change at `path` may affect the value at `target`, for example by moving an array's elements.
 fn reaches(path: &str, target: &str) -> bool {
-    let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
-    let in_array = last == "-" || last.bytes().all(|byte| byte.is_ascii_digit());
-    is_same_or_below(path, target) || is_same_or_below(target, path) || (in_array && is_same_or_below(parent, target))
+    let (parent, last_segment) = path.rsplit_once('/').unwrap_or(("", path));
+    let may_be_in_array = last_segment == "-" || last_segment.bytes().all(|byte| byte.is_ascii_digit());
+    is_same_or_below(path, target)
+        || is_same_or_below(target, path)
+        || (may_be_in_array && is_same_or_below(parent, target))
 }
 
 fn beginning(text: &str) -> Cow<'_, str> {
@@ -373,9 +379,9 @@ mod tests {
             assert_eq!(reaches(path, target), expected, "{path} {target}");
         }
         let patch = |text: &str| Patch::parse(text).unwrap();
-        let away = patch(r#"[{"op": "move", "from": "/metadata/name", "path": "/spec/name"}]"#);
-        assert!(away.may_reach("/metadata/name"), "a move takes it away");
-        let copy = patch(r#"[{"op": "copy", "from": "/metadata/name", "path": "/spec/name"}]"#);
-        assert!(!copy.may_reach("/metadata/name"), "a copy leaves it");
+        let moving_patch = patch(r#"[{"op": "move", "from": "/metadata/name", "path": "/spec/name"}]"#);
+        assert!(moving_patch.may_reach("/metadata/name"), "a move takes it away");
+        let copying_patch = patch(r#"[{"op": "copy", "from": "/metadata/name", "path": "/spec/name"}]"#);
+        assert!(!copying_patch.may_reach("/metadata/name"), "a copy leaves it");
     }
 }

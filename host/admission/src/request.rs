@@ -24,7 +24,7 @@ pub struct Request {
     /// The subresource, such as `status` or `scale`; `None` for the resource itself.
     pub subresource: Option<String>,
     /// The client's kind and resource, if the control plane converted the object to another version.
-    pub requested: Option<Box<RequestedKind>>,
+    pub requested_kind: Option<Box<RequestedKind>>,
     /// The object's name; empty if the control plane will generate it.
     pub name: String,
     /// The namespace of the object; `None` if the resource is cluster-scoped, or if the request has no namespace.
@@ -74,13 +74,13 @@ impl Request {
     /// Creates a request with a new UID and with Kubernetes' identity fields and spelling, without user and objects.
     pub fn new(operation: Operation, kind: GroupVersionKind, resource: GroupVersionResource) -> Self {
         Self {
-            uid: Uid::fresh(),
+            uid: Uid::generate(),
             trace: None,
             operation,
             kind,
             resource,
             subresource: None,
-            requested: None,
+            requested_kind: None,
             name: String::new(),
             namespace: None,
             user: UserInfo::default(),
@@ -106,7 +106,7 @@ impl Request {
     ///   if there is only a new one.
     /// - `resource` may include a subresource, as in `pods/status`. By default, it is the plural of the object's kind.
     /// - `namespace` is used if the object does not name its namespace.
-    pub fn described(
+    pub fn from_objects(
         object: Option<Object>,
         old_object: Option<Object>,
         operation: Option<Operation>,
@@ -122,14 +122,14 @@ impl Request {
             Operation::Delete => (None, old_object.or(object)),
             _ => (object, old_object),
         };
-        let described = object.as_ref().or(old_object.as_ref())?;
-        let head = described.head();
+        let main_object = object.as_ref().or(old_object.as_ref())?;
+        let head = main_object.head();
         let kind = GroupVersionKind::from_api_version(
             head.api_version.as_deref().unwrap_or_default(),
             head.kind.clone().unwrap_or_default(),
         );
         let guessed_resource = kind.guess_resource();
-        let mut request = Self::new(operation, kind, guessed_resource).with_object(described.clone());
+        let mut request = Self::new(operation, kind, guessed_resource).with_object(main_object.clone());
         if let Some(resource_path) = resource {
             let (name, subresource) = resource_path
                 .split_once('/')
@@ -172,7 +172,7 @@ pub struct Uid(Arc<str>);
 
 impl Uid {
     /// Creates a random UID.
-    pub fn fresh() -> Self {
+    pub fn generate() -> Self {
         let mut text = uuid::Uuid::encode_buffer();
         Self(Arc::from(&*uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text)))
     }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use crate::enumerated;
 
 /// Returns the names that are similar to the text, the most similar one first. Case is ignored.
-pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn find_similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
     // Names such as `pods/images` and `pods/limits` have the group `pods`. If the text also begins with `pods/`, only
     // the parts after the slash are compared.
@@ -38,7 +38,7 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
 
 /// Returns a suggestion with at most three names: `did you mean a or b?`. `None` if no name is similar.
 pub fn suggestion<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Option<String> {
-    let similar_names = similar(text, names).into_iter().map(|name| name.to_string());
+    let similar_names = find_similar(text, names).into_iter().map(|name| name.to_string());
     let mut unique_names: Vec<String> = similar_names.collect();
     unique_names.dedup();
     unique_names.truncate(3);

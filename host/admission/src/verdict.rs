@@ -37,7 +37,7 @@ impl Response {
         self
     }
 
-    pub(crate) fn named_by(mut self, spec: &crate::StageSpec) -> Self {
+    pub(crate) fn with_names_policy(mut self, spec: &crate::StageSpec) -> Self {
         if let Verdict::Deny(denial) = &mut self.verdict {
             denial.names_policy |= spec.denials_name_policy;
         }
@@ -45,33 +45,33 @@ impl Response {
     }
 
     /// The maximum total size of the keys and values of a response's audit annotations, in bytes.
-    pub const MAX_ANNOTATIONS: usize = 16 << 10;
+    pub const MAX_ANNOTATIONS_SIZE: usize = 16 << 10;
 
     /// The maximum number of audit annotations of a response. Each annotation becomes a line in the log.
-    pub const MOST_ANNOTATIONS: usize = 64;
+    pub const MAX_ANNOTATION_COUNT: usize = 64;
 
     /// The number of bytes that each audit annotation adds to the total size of the annotations, besides the bytes of
     /// its key and its value.
     const ANNOTATION_COST: usize = 16;
 
     /// The key of the audit annotation that contains the number of dropped annotations.
-    pub const DROPPED: &str = "dropped";
+    pub const DROPPED_KEY: &str = "dropped";
 
     /// The maximum length of an audit annotation's value in bytes. Longer values are truncated.
-    pub const MAX_ANNOTATION: usize = 4096;
+    pub const MAX_ANNOTATION_LENGTH: usize = 4096;
 
     /// Limits the size of the response: truncates long texts, and drops entries above the limits.
     #[must_use]
-    pub fn bounded(mut self) -> Self {
+    pub fn into_bounded(mut self) -> Self {
         if !self.warnings.is_empty() {
             self.warnings = bounded_warnings(&self.warnings);
         }
         let annotation_count = self.audit_annotations.len();
-        let (mut remaining_size, mut kept_count) = (Self::MAX_ANNOTATIONS, 0);
+        let (mut remaining_size, mut kept_count) = (Self::MAX_ANNOTATIONS_SIZE, 0);
         self.audit_annotations.retain_mut(|(key, value)| {
-            shorten(value, Self::MAX_ANNOTATION);
+            shorten(value, Self::MAX_ANNOTATION_LENGTH);
             match remaining_size.checked_sub(key.len() + value.len() + Self::ANNOTATION_COST) {
-                Some(rest) if kept_count < Self::MOST_ANNOTATIONS => {
+                Some(rest) if kept_count < Self::MAX_ANNOTATION_COUNT => {
                     remaining_size = rest;
                     kept_count += 1;
                     true
@@ -81,7 +81,7 @@ impl Response {
         });
         if kept_count < annotation_count {
             let note = format!("{} audit annotations beyond the limits", annotation_count - kept_count);
-            self.audit_annotations.push((Self::DROPPED.to_owned(), note));
+            self.audit_annotations.push((Self::DROPPED_KEY.to_owned(), note));
         }
         if let Verdict::Deny(denial) = &mut self.verdict {
             denial.bound();
@@ -209,37 +209,37 @@ pub fn shortened(text: &str, length_max: usize) -> Cow<'_, str> {
 
 /// Cuts a text in place to at most this many bytes, as [`shortened`] does.
 pub fn shorten(text: &mut String, length_max: usize) {
-    const END: &str = "...";
+    const ELLIPSIS: &str = "...";
     if text.len() > length_max {
-        text.truncate(text.floor_char_boundary(length_max.saturating_sub(END.len())));
-        text.push_str(END);
+        text.truncate(text.floor_char_boundary(length_max.saturating_sub(ELLIPSIS.len())));
+        text.push_str(ELLIPSIS);
     }
 }
 
 /// Applies kube-apiserver's limits to warnings. Control characters and duplicates are removed. If all warnings together
 /// exceed 4096 characters, each is truncated to 256 characters. If this is not enough, the last warnings are dropped.
 pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
-    const TOTAL: usize = 4096;
-    const CUT: usize = 256;
+    const TOTAL_LENGTH_MAX: usize = 4096;
+    const CUT_LENGTH: usize = 256;
     let mut unique_texts = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // All warnings together may have at most `TOTAL` characters. So the first `TOTAL + 1` characters of a warning
-        // are enough to see that it is too long, and the rest is not read.
+        // All warnings together may have at most `TOTAL_LENGTH_MAX` characters. So the first `TOTAL_LENGTH_MAX + 1`
+        // characters of a warning are enough to see that it is too long, and the rest is not read.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())
-                .take(TOTAL + 1)
+                .take(TOTAL_LENGTH_MAX + 1)
                 .collect::<String>()
         })
         .filter(|text| !text.is_empty() && unique_texts.insert(text.clone()))
         .collect();
     let total: usize = texts.iter().map(|text| text.chars().count()).sum();
-    let mut remaining = TOTAL;
+    let mut remaining = TOTAL_LENGTH_MAX;
     let mut kept_texts = Vec::new();
     for text in texts {
-        let text: String = if total > TOTAL {
-            text.chars().take(CUT).collect()
+        let text: String = if total > TOTAL_LENGTH_MAX {
+            text.chars().take(CUT_LENGTH).collect()
         } else {
             text
         };
@@ -276,7 +276,7 @@ mod tests {
             ],
             ..Response::deny(denial)
         }
-        .bounded();
+        .into_bounded();
         let Verdict::Deny(denial) = &response.verdict else {
             panic!("{response:?}")
         };
@@ -292,7 +292,11 @@ mod tests {
             .map(|(key, value)| (&**key, value.len()));
         assert_eq!(
             annotations.collect::<Vec<_>>(),
-            [("a", Response::MAX_ANNOTATION), ("b", 4), (Response::DROPPED, 37)]
+            [
+                ("a", Response::MAX_ANNOTATION_LENGTH),
+                ("b", 4),
+                (Response::DROPPED_KEY, 37)
+            ]
         );
     }
 
@@ -300,7 +304,7 @@ mod tests {
     fn audit_annotations_beyond_the_limit_are_dropped_and_counted() {
         let annotations = |number: usize, length: usize| vec![(String::new(), "v".repeat(length)); number];
         for (given, expected_count, note) in [
-            (annotations(Response::MOST_ANNOTATIONS, 0), 64, None),
+            (annotations(Response::MAX_ANNOTATION_COUNT, 0), 64, None),
             (
                 annotations(23_000, 0),
                 64,
@@ -322,8 +326,8 @@ mod tests {
                 audit_annotations: given,
                 ..Response::allow()
             };
-            let mut bounded = response.bounded().audit_annotations;
-            let dropped = bounded.pop_if(|(key, _)| key == Response::DROPPED);
+            let mut bounded = response.into_bounded().audit_annotations;
+            let dropped = bounded.pop_if(|(key, _)| key == Response::DROPPED_KEY);
             assert_eq!(bounded.len(), expected_count, "{case}");
             assert_eq!(dropped.as_ref().map(|(_, note)| note.as_str()), note, "{case}");
         }
@@ -338,7 +342,7 @@ mod tests {
             audit_annotations: vec![("key".to_owned(), "v".repeat(4_000))],
             ..Response::deny(denial.clone())
         };
-        let bounded = response.clone().bounded();
+        let bounded = response.clone().into_bounded();
         assert!(matches!(bounded.verdict, Verdict::Deny(same) if same == denial));
         assert_eq!(bounded.warnings, response.warnings);
         assert_eq!(bounded.audit_annotations, response.audit_annotations);

@@ -61,7 +61,7 @@ prop_compose! {
     ) -> Request {
         let mut request = Request::new(operation, kind, resource);
         request.subresource = subresource.clone();
-        request.requested = requested.map(|(kind, resource)| Box::new(RequestedKind { kind, resource, subresource }));
+        request.requested_kind = requested.map(|(kind, resource)| Box::new(RequestedKind { kind, resource, subresource }));
         request
     }
 }
@@ -77,13 +77,13 @@ proptest! {
         let all: Vec<usize> = (0..chains.len()).collect();
         let matches = |chain: &Chain| chain.matches(&request);
         prop_assert_eq!(
-            matching(index.candidates(&request), &matches),
+            matching(index.candidates_of_request(&request), &matches),
             matching(all.clone(), &matches)
         );
         for kind in [None, Some(request.kind.kind.as_str())] {
             let outline = Outline { operation: request.operation, resource: Some(&request.resource), kind };
             let matches = |chain: &Chain| chain.may_match(&outline);
-            if let Some(candidates) = index.candidates_of(&outline) {
+            if let Some(candidates) = index.candidates_of_outline(&outline) {
                 prop_assert_eq!(matching(candidates, &matches), matching(all.clone(), &matches));
             }
         }
@@ -119,6 +119,9 @@ fn the_index_omits_chains_that_cannot_match() {
             resource: resource.to_owned(),
             ..Default::default()
         };
-        assert_eq!(index.candidates(&Request::new(operation, kind, resource)), expected);
+        assert_eq!(
+            index.candidates_of_request(&Request::new(operation, kind, resource)),
+            expected
+        );
     }
 }

@@ -29,22 +29,22 @@ fn request(operation: Operation, resource: &str, namespace: Option<&str>) -> Req
     request
 }
 
-fn any() -> Rule {
+fn any_rule() -> Rule {
     Rule {
         match_policy: MatchPolicy::Exact,
         ..Rule::for_operations(Operation::ALL)
     }
 }
 
-fn texts(texts: &[&str]) -> Matcher<String> {
+fn text_matcher(texts: &[&str]) -> Matcher<String> {
     Matcher::Only(texts.iter().map(|text| (*text).to_owned()).collect())
 }
 
-fn resources(patterns: &[&str]) -> Rule {
+fn resource_rule(patterns: &[&str]) -> Rule {
     let patterns = patterns.iter().map(|text| ResourcePattern::parse(text).unwrap());
     Rule {
         resources: patterns.collect(),
-        ..any()
+        ..any_rule()
     }
 }
 
@@ -58,7 +58,7 @@ fn a_rule_matches_like_kube_apiserver() {
     let operations = |operations: &[Operation], expected: [bool; 4]| {
         let rule = Rule {
             operations: Matcher::Only(operations.to_vec()),
-            ..any()
+            ..any_rule()
         };
         let cases = [Create, Update, Delete, Connect]
             .into_iter()
@@ -68,11 +68,11 @@ fn a_rule_matches_like_kube_apiserver() {
     };
     let group = |matcher| Rule {
         api_groups: matcher,
-        ..any()
+        ..any_rule()
     };
     let version = |matcher| Rule {
         api_versions: matcher,
-        ..any()
+        ..any_rule()
     };
     let scopes = |scope, expected: fn(bool) -> bool| {
         let cases = [
@@ -89,7 +89,7 @@ fn a_rule_matches_like_kube_apiserver() {
         .map(|(resource, namespace, is_cluster_wide)| {
             (request(Create, resource, namespace), expected(is_cluster_wide))
         });
-        (Rule { scope, ..any() }, cases.to_vec())
+        (Rule { scope, ..any_rule() }, cases.to_vec())
     };
     let with_cases = |rule: Rule, cases: &[RuleCase]| (rule, cases.to_vec());
     let table: Vec<(&str, (Rule, Vec<RuleCase>))> = vec![
@@ -103,7 +103,7 @@ fn a_rule_matches_like_kube_apiserver() {
         (
             "C7.2",
             with_cases(
-                group(texts(&["g1", "g2"])),
+                group(text_matcher(&["g1", "g2"])),
                 &[
                     rule_case("g1/v/r", true),
                     rule_case("g2/v/r", true),
@@ -121,7 +121,7 @@ fn a_rule_matches_like_kube_apiserver() {
         (
             "C7.4",
             with_cases(
-                version(texts(&["v1", "v2"])),
+                version(text_matcher(&["v1", "v2"])),
                 &[
                     rule_case("g/v1/r", true),
                     rule_case("g/v2/r", true),
@@ -134,7 +134,7 @@ fn a_rule_matches_like_kube_apiserver() {
             (
                 Rule {
                     operations: Matcher::Any,
-                    ..any()
+                    ..any_rule()
                 },
                 cases,
             )
@@ -147,7 +147,7 @@ fn a_rule_matches_like_kube_apiserver() {
         (
             "C7.11",
             with_cases(
-                resources(&["*"]),
+                resource_rule(&["*"]),
                 &[
                     rule_case("g/v/r", true),
                     rule_case("g/v/r2", true),
@@ -158,7 +158,7 @@ fn a_rule_matches_like_kube_apiserver() {
         (
             "C7.12",
             with_cases(
-                resources(&["r/*"]),
+                resource_rule(&["r/*"]),
                 &[
                     rule_case("g/v/r", true),
                     rule_case("g/v/r/exec", true),
@@ -170,7 +170,7 @@ fn a_rule_matches_like_kube_apiserver() {
         (
             "C7.13",
             with_cases(
-                resources(&["r/*", "r2"]),
+                resource_rule(&["r/*", "r2"]),
                 &[
                     rule_case("g/v/r", true),
                     rule_case("g/v/r/exec", true),
@@ -182,7 +182,7 @@ fn a_rule_matches_like_kube_apiserver() {
         (
             "C7.14",
             with_cases(
-                resources(&["*/proxy", "*/exec"]),
+                resource_rule(&["*/proxy", "*/exec"]),
                 &[
                     rule_case("g/v/r/exec", true),
                     rule_case("g/v/r2/proxy", true),
@@ -297,10 +297,10 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
     }
 }
 
-struct Allows;
+struct AllowingHook;
 
 #[async_trait]
-impl Hook for Allows {
+impl Hook for AllowingHook {
     async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         Ok(Response::allow())
     }
@@ -351,9 +351,9 @@ async fn an_object_selector_matches_the_object_or_the_old_object() {
     for (row, selector, operation, object, old_object, is_called) in table {
         let mut request = request(operation, "/v1/pods", Some("ns"));
         (request.object, request.old_object) = (object, old_object);
-        let mut stage = Stage::new("stage", Allows);
+        let mut stage = Stage::new("stage", AllowingHook);
         stage.spec.object_selector = selector;
-        let chain = Chain::new("chain", vec![any()], vec![stage]);
+        let chain = Chain::new("chain", vec![any_rule()], vec![stage]);
         let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(60)));
         let sources = EvaluationSources {
             namespaces: &StaticNamespaces::default(),

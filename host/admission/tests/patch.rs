@@ -235,9 +235,9 @@ fn untouched_parts_of_an_object_keep_their_text() {
     let text =
         r#"{ "big": 12345678901234567890123,  "f": 1.10, "u": "\u00e9", "spec": {"n": 1e3, "list": [ 0.10, 2 ]} }"#;
     let patch = Patch::parse(r#"[{"op": "add", "path": "/spec/list/-", "value": 3.0}]"#).unwrap();
-    let after = patch.apply(&Object::parse(text).unwrap()).unwrap();
+    let patched_object = patch.apply(&Object::parse(text).unwrap()).unwrap();
     assert_eq!(
-        after.text(),
+        patched_object.text(),
         r#"{"big":12345678901234567890123,"f":1.10,"u":"\u00e9","spec":{"n":1e3,"list":[0.10,2,3.0]}}"#
     );
 }
@@ -349,43 +349,43 @@ proptest! {
 #[test]
 fn a_patch_that_needs_too_much_work_is_refused() {
     let object = |value: Value| Object::parse(value.to_string()).unwrap();
-    let large = "x".repeat(200 << 10);
-    let small = object(json!({"kind": "A", "spec": {"a": []}}));
-    let doubling: Vec<Value> = (0..35)
+    let large_text = "x".repeat(200 << 10);
+    let small_object = object(json!({"kind": "A", "spec": {"a": []}}));
+    let doubling_copies: Vec<Value> = (0..35)
         .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
         .collect();
     let copies: Vec<Value> = (0..1000)
         .map(|i| json!({"op": "copy", "from": "/spec", "path": format!("/b{i}")}))
         .collect();
-    let front = vec![json!({"op": "add", "path": "/spec/a/0", "value": 1}); 20_000];
+    let front_insertions = vec![json!({"op": "add", "path": "/spec/a/0", "value": 1}); 20_000];
     // The value at `/spec` has much white space, so each `test` of the patch has to read a long text.
-    let spacious = Object::parse(format!(r#"{{"spec": {{"a":{}1}}}}"#, " ".repeat(1 << 20))).unwrap();
-    let tests = vec![json!({"op": "test", "path": "/spec", "value": {"a": 1}}); 9_999];
-    let sets = vec![json!({"op": "replace", "path": "/spec", "value": {"a": 1}}); 9_999];
-    let middle = vec![json!({"op": "add", "path": "/spec/100000", "value": 1}); 9_999];
+    let spacious_object = Object::parse(format!(r#"{{"spec": {{"a":{}1}}}}"#, " ".repeat(1 << 20))).unwrap();
+    let test_operations = vec![json!({"op": "test", "path": "/spec", "value": {"a": 1}}); 9_999];
+    let replacements = vec![json!({"op": "replace", "path": "/spec", "value": {"a": 1}}); 9_999];
+    let middle_insertions = vec![json!({"op": "add", "path": "/spec/100000", "value": 1}); 9_999];
     let numbers = object(json!({"spec": vec![1; 200_000]}));
     for (case, object, operations) in [
-        ("doubling", &small, doubling),
-        ("copies", &object(json!({"spec": large})), copies),
-        ("operations", &small, front),
-        ("tests", &spacious, tests),
-        ("middle", &numbers, middle),
+        ("doubling", &small_object, doubling_copies),
+        ("copies", &object(json!({"spec": large_text})), copies),
+        ("operations", &small_object, front_insertions),
+        ("tests", &spacious_object, test_operations),
+        ("middle", &numbers, middle_insertions),
     ] {
         let patch = Patch::parse(Value::from(operations).to_string());
         let error = patch.and_then(|patch| patch.apply(object)).unwrap_err();
         assert_eq!(error.kind(), FailureKind::OutputTooLarge, "{case}: {error}");
         assert!(error.to_string().len() < 300, "{case}: {error}");
     }
-    let patch = Patch::parse(Value::from(sets).to_string()).unwrap();
-    patch.apply(&spacious).unwrap();
+    let patch = Patch::parse(Value::from(replacements).to_string()).unwrap();
+    patch.apply(&spacious_object).unwrap();
     let mut value = json!({"op": "add", "path": "/b", "value": "y".repeat(17 << 20)});
-    let growing = Patch::parse(json!([value]).to_string()).unwrap();
-    let error = growing.apply(&small).unwrap_err();
+    let growing_patch = Patch::parse(json!([value]).to_string()).unwrap();
+    let error = growing_patch.apply(&small_object).unwrap_err();
     assert_eq!(error.kind(), FailureKind::OutputTooLarge, "{error}");
     value["path"] = "/".repeat(1 << 20).into();
     let error = Patch::parse(json!([value]).to_string())
         .unwrap()
-        .apply(&small)
+        .apply(&small_object)
         .unwrap_err();
     assert_eq!(error.kind(), FailureKind::PatchFailed);
     assert!(error.to_string().len() < 300, "a message has its limit");
@@ -402,11 +402,11 @@ fn large_arrays_and_objects_are_changed_in_linear_time() {
         operations.push(json!({"op": "remove", "path": format!("/map/k{}", 199_999 - i)}));
         operations.push(json!({"op": "add", "path": format!("/map/n{i}"), "value": 4}));
     }
-    let after = Patch::parse(Value::from(operations).to_string())
+    let patched_object = Patch::parse(Value::from(operations).to_string())
         .unwrap()
         .apply(&document)
         .unwrap();
-    let value = after.value();
+    let value = patched_object.value();
     assert_eq!(value["list"].as_array().unwrap().len(), 505_000);
     assert_eq!((&value["list"][0], &value["list"][504_999]), (&json!(2), &json!(3)));
     assert_eq!(value["map"].as_object().unwrap().len(), 200_000);

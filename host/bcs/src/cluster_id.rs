@@ -1,7 +1,7 @@
 use std::{borrow::Borrow, str::FromStr, sync::Arc};
 
 /// The prefix of the names of nodes that BCS programs register.
-const REGISTRATION: &str = "_c_";
+const REGISTRATION_PREFIX: &str = "_c_";
 
 /// The ID of a BCS cluster, such as `BCS-MESOS-10001`, which the header `BCS-ClusterID` contains. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
@@ -18,8 +18,8 @@ impl ClusterId {
     }
 
     /// Returns the ID of a cluster from the name of the node below which the cluster's drivers register.
-    pub fn of_node(name: &str) -> Result<Self, InvalidClusterId> {
-        if name.starts_with(REGISTRATION) || name.contains('/') || matches!(name, "." | "..") {
+    pub fn from_node_name(name: &str) -> Result<Self, InvalidClusterId> {
+        if name.starts_with(REGISTRATION_PREFIX) || name.contains('/') || matches!(name, "." | "..") {
             return Err(InvalidClusterId(name.to_owned()));
         }
         name.parse()
@@ -63,7 +63,7 @@ mod tests {
             ("_c_0123456789abcdef0123456789abcdef-10.0.0.50000000001", true, false),
         ] {
             assert_eq!(text.parse::<ClusterId>().is_ok(), is_id, "{text}");
-            assert_eq!(ClusterId::of_node(text).is_ok(), is_node, "{text}");
+            assert_eq!(ClusterId::from_node_name(text).is_ok(), is_node, "{text}");
         }
     }
 }

@@ -70,32 +70,32 @@ impl Inner {
     async fn answer(&self, definition_request: DefinitionRequest, request: Request<Body>) -> Response<Bytes> {
         let (head, body) = request.into_parts();
         if let Class::Refuse(rejection) = self.dialect.classify(&head) {
-            return self.end(&EndReason::Rejected(&rejection));
+            return self.end_reply(&EndReason::Rejected(&rejection));
         }
         let body = match self.limits.collect(&head, body).await {
             Ok(body) => body,
-            Err(error) => return self.end(&error.end()),
+            Err(error) => return self.end_reply(&error.end_reason()),
         };
         let action = definition_request.as_str();
-        let result = self.act(definition_request, &head, &body).await;
+        let result = self.run_request(definition_request, &head, &body).await;
         let code = result.as_ref().err().map(DefinitionRefusal::code);
         let number = code.map_or(0, reply::Code::number).to_string();
         counter!(metric_names::DEFINITIONS, "action" => action, "code" => number).increment(1);
         let response = match result {
             Ok((data, warnings)) => {
-                let mut response = reply::success(data);
+                let mut response = reply::success_reply(data);
                 append_warnings(response.headers_mut(), &warnings);
                 response
             }
             Err(refusal) => {
                 tracing::info!(action, "the definition is refused: {refusal}");
-                reply::failure(refusal.code(), &refusal.to_string())
+                reply::failure_reply(refusal.code(), &refusal.to_string())
             }
         };
-        Passage::Ended(PASSAGE).mark(response)
+        Passage::Ended(PASSAGE).mark_response(response)
     }
 
-    async fn act(
+    async fn run_request(
         &self,
         definition_request: DefinitionRequest,
         head: &Parts,
@@ -103,10 +103,10 @@ impl Inner {
     ) -> Result<(Json, Vec<String>), DefinitionRefusal> {
         let change = match definition_request {
             DefinitionRequest::Create { namespace } => {
-                DefinitionWrite::Create(BcsObject::parse(body)?.or_in_namespace(&namespace))
+                DefinitionWrite::Create(BcsObject::parse(body)?.with_default_namespace(&namespace))
             }
             DefinitionRequest::Update { namespace } => {
-                DefinitionWrite::Update(BcsObject::parse(body)?.or_in_namespace(&namespace))
+                DefinitionWrite::Update(BcsObject::parse(body)?.with_default_namespace(&namespace))
             }
             DefinitionRequest::Delete(name) => DefinitionWrite::Delete(name),
             DefinitionRequest::Get(name) => {
@@ -119,7 +119,7 @@ impl Inner {
                 };
             }
             DefinitionRequest::List => {
-                let stored = stored::all(&self.host).await?;
+                let stored = stored::list_all(&self.host).await?;
                 let objects = stored.iter().filter_map(|stored| stored.object.as_ref());
                 return Ok((objects.map(BcsObject::with_unset_fields).collect(), Vec::new()));
             }
@@ -131,9 +131,9 @@ impl Inner {
         Ok((Json::Null, changer.run(change).await?))
     }
 
-    fn end(&self, end: &EndReason<'_>) -> Response<Bytes> {
+    fn end_reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
-        Passage::Ended(end.as_str()).mark(self.dialect.reply(end))
+        Passage::Ended(end.as_str()).mark_response(self.dialect.reply(end))
     }
 }
 

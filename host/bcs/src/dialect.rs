@@ -3,10 +3,11 @@
 use admittance_admission::{
     EnforcedSpelling, GroupVersionKind, Object, Operation, PointerPattern, RefusalCause, Request, SpellingError,
     keywords,
-    path::{PathReadings, in_one_case, lenient},
+    path::{PathReadings, fold_case, lenient_readings},
 };
 use admittance_dialect::{
-    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, RejectionKind, ambiguous, overridden,
+    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, RejectionKind, ambiguous_rejection,
+    override_rejection,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, request::Parts};
@@ -14,18 +15,18 @@ use serde::Deserialize;
 
 use crate::{
     ClusterId,
-    reply::{Code, DRIVER, filter_error, handler_error},
+    reply::{Code, DRIVER_NAME, filter_error, handler_error},
     routes::{PREFIX, needs_kind},
     translation::{self, types},
 };
 
 /// The paths that bcs-mesos-driver forwards without calling hooks: to consoles, and to a kube-apiserver.
-const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
+const FORWARDED_PREFIXES: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
 /// Keys that hooks read and that bcs-mesos-driver does not read, in the spelling that BCS documents. The keys that
 /// bcs-mesos-driver reads are in [`types`].
-const KEYS: [&str; 3] = [
+const HOOK_KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
     "/spec/template/spec/volumes/*/volume/hostPath",
     "/spec/template/spec/volumes/*/volume/mountPath",
@@ -41,7 +42,7 @@ const KEYS: [&str; 3] = [
 /// It refuses a body that cannot be parsed, for which bcs-mesos-driver would skip the hooks. It changes keys in another
 /// case, such as `Kind`, to the documented case first.
 ///
-/// [`Bcs::in_front_of`] sets the upstream. If it is the scheduler, requests that have passed the chains are
+/// [`Bcs::with_upstream_kind`] sets the upstream. If it is the scheduler, requests that have passed the chains are
 /// [translated](crate::forwarding) as in bcs-mesos-driver.
 #[derive(Clone, Debug)]
 pub struct Bcs {
@@ -64,7 +65,7 @@ keywords!(UpstreamKind, "value of `behind`": Scheduler = "scheduler", Driver = "
 impl Bcs {
     /// Returns the dialect for the requests of one cluster, whose upstream is a bcs-mesos-driver.
     pub fn new(cluster: ClusterId) -> Self {
-        let keys = KEYS.iter().filter_map(|key| key.parse::<PointerPattern>().ok());
+        let keys = HOOK_KEYS.iter().filter_map(|key| key.parse::<PointerPattern>().ok());
         let kinds = [types::REPLICA_CONTROLLER, types::DEPLOYMENT, types::DAEMONSET];
         let patterns = keys.chain(kinds.iter().flat_map(|kind| kind.patterns()));
         Self {
@@ -76,7 +77,7 @@ impl Bcs {
 
     /// Sets whether the upstream is a bcs-mesos-driver or the scheduler.
     #[must_use]
-    pub fn in_front_of(mut self, upstream_kind: UpstreamKind) -> Self {
+    pub fn with_upstream_kind(mut self, upstream_kind: UpstreamKind) -> Self {
         self.upstream_kind = upstream_kind;
         self
     }
@@ -120,27 +121,27 @@ impl Bcs {
             return Ok(());
         }
         let is_hooked = |path: &String| {
-            let path = in_one_case(path);
-            is_own(&path) && !is_forwarded(&path)
+            let path = fold_case(path);
+            is_driver_path(&path) && !is_forwarded_path(&path)
         };
-        let readings = lenient(head.uri.path());
+        let readings = lenient_readings(head.uri.path());
         if readings
             .as_ref()
             .is_some_and(|readings| !readings.iter().any(is_hooked))
         {
             return Ok(());
         }
-        if let Some(rejection) = overridden(head) {
+        if let Some(rejection) = override_rejection(head) {
             return Err(rejection);
         }
         match head.method {
             Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::DELETE => Ok(()),
             Method::POST | Method::PUT if is_read => Ok(()),
-            Method::POST | Method::PUT => Err(ambiguous(
+            Method::POST | Method::PUT => Err(ambiguous_rejection(
                 "some servers would read its path as one with hooks; write it as the API does, without `;`, `\\`, \
                  control characters, and encoded or doubled slashes and dots",
             )),
-            _ => Err(ambiguous(
+            _ => Err(ambiguous_rejection(
                 "its method is none of the driver's: write GET, POST, PUT or DELETE",
             )),
         }
@@ -148,25 +149,25 @@ impl Bcs {
 
     /// Decides about a request whose body has no kind. No hooks are called for such a request. If the upstream is a
     /// bcs-mesos-driver, and could take the path for a route that requires a kind, the request is refused.
-    fn without_kind(&self, head: &Parts) -> Result<BodyReading, Rejection> {
-        let may_have_kind = || match lenient(head.uri.path()) {
-            Some(readings) => readings.iter().any(|path| needs_kind(&head.method, &in_one_case(path))),
+    fn read_without_kind(&self, head: &Parts) -> Result<BodyReading, Rejection> {
+        let may_have_kind = || match lenient_readings(head.uri.path()) {
+            Some(readings) => readings.iter().any(|path| needs_kind(&head.method, &fold_case(path))),
             None => true,
         };
         match self.upstream_kind {
-            UpstreamKind::Driver if may_have_kind() => Err(malformed("the object has no `kind`")),
+            UpstreamKind::Driver if may_have_kind() => Err(malformed_body("the object has no `kind`")),
             UpstreamKind::Driver | UpstreamKind::Scheduler => Ok(BodyReading::Nothing),
         }
     }
 }
 
-fn is_own(path: &str) -> bool {
+fn is_driver_path(path: &str) -> bool {
     let rest = path.strip_prefix(PREFIX);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn is_forwarded(path: &str) -> bool {
-    FORWARDED.iter().any(|prefix| path.starts_with(prefix))
+fn is_forwarded_path(path: &str) -> bool {
+    FORWARDED_PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
 impl Dialect for Bcs {
@@ -177,10 +178,10 @@ impl Dialect for Bcs {
     fn classify(&self, head: &Parts) -> Class {
         let raw = head.uri.path();
         let readings = PathReadings::new(raw);
-        let is_own = readings.iter().any(is_own);
+        let is_own = readings.iter().any(is_driver_path);
         // Servers can read a path in several ways, such as before and after decoding it. Hooks are skipped only if
         // bcs-mesos-driver would skip them in all of these ways.
-        let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
+        let is_forwarded = is_own && is_forwarded_path(raw) && readings.iter().all(is_forwarded_path);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
         }
@@ -197,24 +198,24 @@ impl Dialect for Bcs {
         }
     }
 
-    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
+    fn read_body(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
         if body.is_empty() {
             return Ok(BodyReading::Nothing);
         }
-        let text = std::str::from_utf8(body).map_err(malformed)?;
-        let canonical = self.spelling.canonical(text).map_err(|error| match error {
-            SpellingError::Json(error) => malformed(error),
+        let text = std::str::from_utf8(body).map_err(malformed_body)?;
+        let canonical = self.spelling.canonical_text(text).map_err(|error| match error {
+            SpellingError::Json(error) => malformed_body(error),
             SpellingError::Ambiguous(error) => {
                 Rejection::new(RejectionKind::Ambiguous, format!("json decode failed!{error}"))
             }
         })?;
         let text = canonical.as_deref().unwrap_or(text);
         if text.trim_start().starts_with('[') {
-            return self.without_kind(head);
+            return self.read_without_kind(head);
         }
-        let object = Object::parse(text).map_err(malformed)?;
+        let object = Object::parse(text).map_err(malformed_body)?;
         let Some(kind) = kind_of(&object)? else {
-            return self.without_kind(head);
+            return self.read_without_kind(head);
         };
         let resource = kind.guess_resource();
         let mut request = Request::new(inspection.operation, kind, resource).with_object(object);
@@ -227,7 +228,7 @@ impl Dialect for Bcs {
 
     fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
         let code = match end {
-            EndReason::NoRoute => return translation::no_route(StatusCode::NOT_FOUND, &[]),
+            EndReason::NoRoute => return translation::no_route_reply(StatusCode::NOT_FOUND, &[]),
             EndReason::Refused(_) => Code::Filter,
             EndReason::Rejected(rejection) => match rejection.kind {
                 RejectionKind::WrongCluster => Code::Filter,
@@ -248,7 +249,7 @@ impl Dialect for Bcs {
             // Any other reason means that the request to the scheduler has failed, for example because the scheduler
             // did not reply. bcs-mesos-driver reports such a failure with status 200, so this program does too.
             _ => {
-                let program = (self.upstream_kind == UpstreamKind::Scheduler).then_some(DRIVER);
+                let program = (self.upstream_kind == UpstreamKind::Scheduler).then_some(DRIVER_NAME);
                 let message = format!("do http request failed!{end}");
                 return handler_error(program, StatusCode::OK, Code::HttpDo, &message);
             }
@@ -297,12 +298,12 @@ fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
             &api_version.unwrap_or_default(),
             kind,
         ))),
-        Err(error) if object.value().get("kind").is_some() => Err(malformed(error)),
+        Err(error) if object.value().get("kind").is_some() => Err(malformed_body(error)),
         Ok(_) | Err(_) => Ok(None),
     }
 }
 
-fn malformed(error: impl std::fmt::Display) -> Rejection {
+fn malformed_body(error: impl std::fmt::Display) -> Rejection {
     Rejection::new(RejectionKind::Malformed, format!("json decode failed!{error}"))
 }
 

@@ -19,7 +19,7 @@ use crate::{
 pub struct Discovery {
     path: NodePath,
     servers: watch::Receiver<Arc<FollowedServers>>,
-    _following: Arc<AbortOnDropHandle<()>>,
+    _task: Arc<AbortOnDropHandle<()>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Discovery {
         Self {
             path,
             servers,
-            _following: Arc::new(AbortOnDropHandle::new(following)),
+            _task: Arc::new(AbortOnDropHandle::new(following)),
         }
     }
 
@@ -69,7 +69,7 @@ async fn follow(
 ) {
     let count = gauge!(metric_names::DISCOVERED, "path" => path.to_string());
     loop {
-        let now = servers(&members.borrow(), &path, kind);
+        let now = followed_servers(&members.borrow(), &path, kind);
         let before = sender.borrow().clone();
         if *before != now {
             log_change(&before, &now, &path, kind);
@@ -80,8 +80,8 @@ async fn follow(
     }
 }
 
-fn servers(members: &ChildList<RegisteredMember>, path: &NodePath, kind: ServerKind) -> FollowedServers {
-    let server = |member: &RegisteredMember| match read(member, kind) {
+fn followed_servers(members: &ChildList<RegisteredMember>, path: &NodePath, kind: ServerKind) -> FollowedServers {
+    let server = |member: &RegisteredMember| match parse_server(member, kind) {
         Ok(server) => Some(FollowedServer {
             name: member.name.clone(),
             server,
@@ -98,7 +98,7 @@ fn servers(members: &ChildList<RegisteredMember>, path: &NodePath, kind: ServerK
     }
 }
 
-fn read(member: &RegisteredMember, kind: ServerKind) -> Result<UpstreamServer, String> {
+fn parse_server(member: &RegisteredMember, kind: ServerKind) -> Result<UpstreamServer, String> {
     let info: ServerInfo = serde_json::from_slice(&member.data).map_err(|error| error.to_string())?;
     let server = match kind {
         ServerKind::Schedulers | ServerKind::Gateways => info.server(),

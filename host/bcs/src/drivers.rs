@@ -32,15 +32,17 @@ use zookeeper_client::Error;
 use crate::{
     ClusterId, Ports,
     registration::{RegistrationConfig, hostname},
-    zookeeper::{AtNode, HeldRegistration, NodeRegistration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
+    zookeeper::{
+        AtNode, HeldRegistration, NodeRegistration, RegistrationState, ZooKeeper, ZooKeeperError, sequence_number,
+    },
 };
 
 /// The node below which each cluster has a node for its drivers. No program of BCS uses it.
-const CLUSTERS: &str = "/admittance/drivers";
+const CLUSTERS_NODE: &str = "/admittance/drivers";
 /// The characters that are not escaped in names of nodes.
-const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+const UNESCAPED_CHARACTERS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// The longest time to write the digest of the next table, called the target, into ZooKeeper.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The drivers of a cluster, as far as this driver knows them. Lives as long as this driver.
 #[derive(Debug)]
@@ -86,12 +88,12 @@ impl Drivers {
         registration: Option<&RegistrationConfig>,
         ports: Ports,
     ) -> Self {
-        let cluster = utf8_percent_encode(cluster.as_str(), UNCHANGED);
+        let cluster = utf8_percent_encode(cluster.as_str(), UNESCAPED_CHARACTERS);
         let id = Uuid::new_v4().simple().to_string();
         Self {
             zookeeper: zookeeper.clone(),
-            path: format!("{CLUSTERS}/{cluster}"),
-            name: name(
+            path: format!("{CLUSTERS_NODE}/{cluster}"),
+            name: replica_name(
                 &hostname(registration),
                 ports.address.port(),
                 id.get(..8).unwrap_or(&id),
@@ -119,20 +121,22 @@ impl Drivers {
         }
     }
 
-    fn lose(&self, error: &ZooKeeperError) {
+    fn mark_stale(&self, error: &ZooKeeperError) {
         let mut nodes = self.nodes.lock().clone();
         nodes.stale_reason = Some(error.to_string());
         nodes.is_refused = error.is_refused();
         self.update(&nodes);
     }
 
-    async fn follow(&self) {
+    async fn follow_drivers(&self) {
         let follow =
             |client| async move { follow::follow_session(&client, &self.path, |nodes| self.update(nodes)).await };
-        self.zookeeper.in_sessions(|error| self.lose(&error), follow).await;
+        self.zookeeper
+            .follow_in_sessions(|error| self.mark_stale(&error), follow)
+            .await;
     }
 
-    async fn follow_own(&self) {
+    async fn follow_own_registration(&self) {
         if let Some(registration) = self.own_registration.get() {
             let mut states = registration.states();
             while states.changed().await.is_ok() {
@@ -143,16 +147,16 @@ impl Drivers {
     }
 
     /// Writes the target into the parent node, unless another driver has changed the node since it was read.
-    async fn write(&self, version: i32, target: Digest) -> Result<(), ZooKeeperError> {
+    async fn write_target(&self, version: i32, target: Digest) -> Result<(), ZooKeeperError> {
         let client = self.zookeeper.client().await?;
         let data = serde_json::to_vec(&ParentData { target }).unwrap_or_default();
         let write = client.set_data(&self.path, &data, Some(version));
-        let outcome = timeout(TIMEOUT, self.zookeeper.while_connected(write)).await;
+        let outcome = timeout(WRITE_TIMEOUT, self.zookeeper.run_while_connected(write)).await;
         match outcome {
             Ok(Some(Ok(_) | Err(Error::BadVersion))) => Ok(()),
-            Ok(Some(Err(error))) => Err(error).at("writing", &self.path),
-            Ok(None) => Err(self.zookeeper.unavailable()),
-            Err(_) => Err(Error::Timeout).at("writing", &self.path),
+            Ok(Some(Err(error))) => Err(error).at_node("writing", &self.path),
+            Ok(None) => Err(self.zookeeper.unavailable_error()),
+            Err(_) => Err(Error::Timeout).at_node("writing", &self.path),
         }
     }
 }
@@ -192,7 +196,7 @@ impl Transport for Drivers {
         let Some((version, _)) = self.nodes.lock().parent else {
             return;
         };
-        let outcome = self.write(version, target).await;
+        let outcome = self.write_target(version, target).await;
         let has_failed = self.has_failed.swap(outcome.is_err(), Ordering::Relaxed);
         if let Err(error) = outcome
             && !has_failed
@@ -202,7 +206,7 @@ impl Transport for Drivers {
     }
 
     async fn take_part(&self) {
-        tokio::join!(self.follow(), self.follow_own());
+        tokio::join!(self.follow_drivers(), self.follow_own_registration());
     }
 
     async fn leave(&self) {
@@ -216,7 +220,7 @@ fn membership(nodes: &DriverNodes, own_state: Option<&RegistrationState>, name: 
     let mut entries: Vec<(i64, &DriverEntry)> = nodes
         .drivers
         .iter()
-        .filter_map(|(node, entry)| Some((sequence(node)?, entry.as_ref()?)))
+        .filter_map(|(node, entry)| Some((sequence_number(node)?, entry.as_ref()?)))
         .collect();
     entries.sort_by_key(|(sequence, _)| *sequence);
     let is_newest = |index: usize, entry: &DriverEntry| {
@@ -255,7 +259,7 @@ fn membership(nodes: &DriverNodes, own_state: Option<&RegistrationState>, name: 
     }
 }
 
-fn name(host: &str, port: u16, id: &str) -> String {
+fn replica_name(host: &str, port: u16, id: &str) -> String {
     let sanitize = |letter: char| match letter {
         letter if letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_') => letter,
         _ => '-',

@@ -13,7 +13,7 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{ClusterId, reply::indented};
+use crate::{ClusterId, reply::to_indented_json};
 
 /// The health of a BCS driver. The HTTP status of a reply with it is always 200.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -41,20 +41,20 @@ pub struct HealthInfo {
 const RUN_OK: &str = "run ok";
 
 impl HealthInfo {
-    /// Returns the health of a driver whose upstream consists of these servers. `discovered` is `None` if the
+    /// Returns the health of a driver whose upstream consists of these servers. `discovered_servers` is `None` if the
     /// configuration lists the servers.
     pub(crate) fn new(
         cluster: &ClusterId,
         ip: IpAddr,
         servers: &[UpstreamServerHealth],
-        discovered: Option<&FollowedServers>,
+        discovered_servers: Option<&FollowedServers>,
     ) -> Self {
-        let is_up = match discovered {
+        let is_up = match discovered_servers {
             // Only the master, which is the first server, serves requests.
             Some(_) => servers.first().is_some_and(|server| server.downtime.is_none()),
             None => servers.iter().any(|server| server.downtime.is_none()),
         };
-        let message = match discovered {
+        let message = match discovered_servers {
             Some(discovered) if !discovered.is_known => "in starting",
             _ if is_up => RUN_OK,
             _ => "cannot connect to any scheduler",
@@ -75,6 +75,6 @@ impl HealthInfo {
 /// Writes the health in the format of bcs-mesos-driver.
 impl IntoResponse for HealthInfo {
     fn into_response(self) -> Response {
-        json_reply(StatusCode::OK, indented(&self, b"    ")).map(Body::from)
+        json_reply(StatusCode::OK, to_indented_json(&self, b"    ")).map(Body::from)
     }
 }

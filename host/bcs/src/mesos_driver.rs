@@ -35,7 +35,7 @@ pub struct BcsConfig {
     pub console: ConsoleConfig,
     /// Whether clients may use this program's credentials to read and change custom resources, and their definitions,
     /// in the Kubernetes cluster. Default: `false`, with which requests for them get a 404.
-    pub custom_resources: bool,
+    pub allows_custom_resources: bool,
     /// The registration of the driver in ZooKeeper. Default: it does not register.
     pub registration: Option<RegistrationConfig>,
 }
@@ -55,7 +55,7 @@ impl SchedulersConfig {
 
 impl BcsConfig {
     pub fn dialect(&self) -> Bcs {
-        Bcs::new(self.cluster.clone()).in_front_of(self.upstream_kind)
+        Bcs::new(self.cluster.clone()).with_upstream_kind(self.upstream_kind)
     }
 
     /// Starts to connect to the upstream. Fails if servers are to be discovered but no ensemble is configured.
@@ -125,7 +125,7 @@ impl MesosDriver {
         let ConnectedUpstream { upstream, discovery } = config.connect(ensembles)?;
         let reply_timeout = config.upstream.response_timeout;
         let retry_timeout = config.upstream.connect_timeout;
-        let cluster = cluster.filter(|_| config.custom_resources);
+        let cluster = cluster.filter(|_| config.allows_custom_resources);
         let other_servers = OtherServers::new(config.console, cluster, upstream.clone(), limits);
         let scheduler = SchedulerForwarder {
             dialect: dialect.clone(),
@@ -135,7 +135,7 @@ impl MesosDriver {
             retry_timeout,
             other_servers,
         };
-        let layer = host.layer_with(dialect.clone()).body_limits(limits);
+        let layer = host.layer_with_shared_dialect(dialect.clone()).body_limits(limits);
         Ok(Self(Arc::new(Inner {
             cluster: config.cluster,
             definitions: DefinitionsApi::new(host.clone(), dialect.clone(), limits),

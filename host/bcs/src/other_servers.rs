@@ -13,7 +13,7 @@ use http::{Request, Response, StatusCode, request::Parts};
 pub use self::console::{ConsoleConfig, ConsoleScheme};
 use self::{
     console::Consoles,
-    kubernetes::{custom_resources, definitions},
+    kubernetes::{forward_custom_resources, forward_definitions},
 };
 use crate::{reply, scheduler::OtherServer};
 
@@ -43,11 +43,11 @@ impl OtherServers {
     /// with the error. Returns `None` if the request is for a kube-apiserver but none is configured.
     pub(crate) async fn send(
         &self,
-        to: OtherServer,
+        server: OtherServer,
         head: Parts,
         body: Body,
     ) -> Result<Option<Response<Body>>, BodyError> {
-        let reply = match (to, &self.cluster) {
+        let reply = match (server, &self.cluster) {
             (OtherServer::Console { host, path_and_query }, _) => {
                 let request = Request::from_parts(head, body);
                 self.consoles.send(host, path_and_query, request).await
@@ -58,9 +58,9 @@ impl OtherServers {
                     body: next,
                 },
                 Some(cluster),
-            ) => definitions(cluster, self.limits, path_and_query, next, head, body).await?,
+            ) => forward_definitions(cluster, self.limits, path_and_query, next, head, body).await?,
             (OtherServer::CustomResources { path_and_query }, Some(cluster)) => {
-                custom_resources(cluster, self.limits, path_and_query, head, body).await?
+                forward_custom_resources(cluster, self.limits, path_and_query, head, body).await?
             }
             (_, None) => return Ok(None),
         };
@@ -69,6 +69,6 @@ impl OtherServers {
 }
 
 /// Returns a reply as servers in Go write errors. `how` is the name of the error in the access log.
-fn plain(status: StatusCode, text: &str, how: &'static str) -> Response<Body> {
-    Passage::Ended(how).mark(reply::plain(status, format!("{text}\n")).map(Body::from))
+fn plain_reply(status: StatusCode, text: &str, how: &'static str) -> Response<Body> {
+    Passage::Ended(how).mark_response(reply::plain_text_reply(status, format!("{text}\n")).map(Body::from))
 }

@@ -21,12 +21,12 @@ use crate::{
 };
 
 /// The node in the service ensemble with a child node for each cluster, below which the cluster's drivers register.
-const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
+const DRIVERS_NODE: &str = "/bcs/services/endpoints/mesosdriver";
 /// The node below which gateways register, as bcs-api does.
-const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
+const GATEWAYS_NODE: &str = "/bcs/services/endpoints/apiserver";
 
 /// The time within which each driver must serve a table on which the drivers agreed.
-const SWITCH: Duration = Duration::from_secs(1);
+const SWITCH_TIME: Duration = Duration::from_secs(1);
 
 /// The registration of a driver or a gateway, which exists while the program serves requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,8 +64,8 @@ pub enum RegistrationError {
 
 impl RegistrationConfig {
     /// Returns the URL at which a gateway with this registration is reached.
-    pub fn gateway(&self, ports: Ports) -> Result<UpstreamServer, RegistrationError> {
-        Ok(info(self, "", ports)?.server()?)
+    pub fn gateway_url(&self, ports: Ports) -> Result<UpstreamServer, RegistrationError> {
+        Ok(server_info(self, "", ports)?.server()?)
     }
 }
 
@@ -117,8 +117,8 @@ impl Registrar {
         ports: Ports,
         ensembles: &Ensembles,
     ) -> Result<Self, RegistrationError> {
-        let info = info(config, cluster.as_str(), ports)?;
-        let cluster_parent: NodePath = DRIVERS.parse()?;
+        let info = server_info(config, cluster.as_str(), ports)?;
+        let cluster_parent: NodePath = DRIVERS_NODE.parse()?;
         let service_parent = drivers_node(cluster)?;
         let cluster_info = ServerInfo {
             external_ip: String::new(),
@@ -143,12 +143,12 @@ impl Registrar {
     }
 
     /// Returns the registration that a gateway will make in the service ensemble.
-    pub fn of_gateway(
+    pub fn for_gateway(
         config: &RegistrationConfig,
         ports: Ports,
         ensembles: &Ensembles,
     ) -> Result<Self, RegistrationError> {
-        let info = info(config, "", ports)?;
+        let info = server_info(config, "", ports)?;
         let service = ensembles.service().ok_or(RegistrationError::NoEnsemble)?;
         let ip = own_ip(config, ports);
         let entry = RegistrationEntry::new(("service", service), &gateways_node()?, ip, &info);
@@ -174,12 +174,12 @@ impl Registrar {
 
 /// Returns the node below which the drivers of this cluster register.
 pub fn drivers_node(cluster: &ClusterId) -> Result<NodePath, InvalidNodePath> {
-    DRIVERS.parse::<NodePath>()?.child(cluster.as_str())
+    DRIVERS_NODE.parse::<NodePath>()?.child(cluster.as_str())
 }
 
 /// Returns the node below which gateways register.
 pub fn gateways_node() -> Result<NodePath, InvalidNodePath> {
-    GATEWAYS.parse()
+    GATEWAYS_NODE.parse()
 }
 
 fn own_ip(config: &RegistrationConfig, ports: Ports) -> IpAddr {
@@ -192,13 +192,13 @@ pub(crate) fn hostname(config: Option<&RegistrationConfig>) -> String {
     configured_name.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
-fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<ServerInfo, RegistrationError> {
+fn server_info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<ServerInfo, RegistrationError> {
     let own_address = own_ip(config, ports);
     if own_address.is_unspecified() {
         return Err(RegistrationError::NoAddress(own_address));
     }
-    let (ip, ipv6) = ServerInfo::fields_of(own_address);
-    let external = |external: ExternalAddress| (ServerInfo::fields_of(external.ip), external.port);
+    let (ip, ipv6) = ServerInfo::address_fields(own_address);
+    let external = |external: ExternalAddress| (ServerInfo::address_fields(external.ip), external.port);
     let ((external_ip, external_ipv6), external_port) = config.external.map(external).unwrap_or_default();
     Ok(ServerInfo {
         ip,
@@ -272,7 +272,7 @@ impl Registrations {
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();
-            if !now_ready && let Ok(Ok(())) = timeout(SWITCH, is_ready.changed()).await {
+            if !now_ready && let Ok(Ok(())) = timeout(SWITCH_TIME, is_ready.changed()).await {
                 continue;
             }
             for active in self.0.iter() {

@@ -60,18 +60,18 @@ impl Code {
 }
 
 /// The name that bcs-mesos-driver puts before the messages of its handlers.
-pub const DRIVER: &str = "bcs-mesos-driver";
-pub const API: &str = "bcs-api";
+pub const DRIVER_NAME: &str = "bcs-mesos-driver";
+pub const API_NAME: &str = "bcs-api";
 
 /// Returns the reply of a handler that succeeded, with this data.
-pub fn success(data: Value) -> Response<Bytes> {
+pub fn success_reply(data: Value) -> Response<Bytes> {
     let value = json!({"result": true, "code": 0, "message": "success", "data": data});
     json_reply(StatusCode::OK, value.to_string())
 }
 
 /// Returns the reply of a driver's handler that failed. Its HTTP status is always 200.
-pub fn failure(code: Code, message: &str) -> Response<Bytes> {
-    handler_error(Some(DRIVER), StatusCode::OK, code, message)
+pub fn failure_reply(code: Code, message: &str) -> Response<Bytes> {
+    handler_error(Some(DRIVER_NAME), StatusCode::OK, code, message)
 }
 
 /// Returns the reply of a handler that failed: compact JSON with an empty object as data. If `program` is given, its
@@ -88,11 +88,11 @@ pub fn handler_error(program: Option<&str>, status: StatusCode, code: Code, mess
 /// Returns the reply of a filter of the driver or of bcs-api that refused the request: JSON indented by one space.
 pub fn filter_error(status: StatusCode, code: Code, message: &str) -> Response<Bytes> {
     let value = json!({"result": false, "code": code.number(), "message": message, "data": null});
-    json_reply(status, indented(&value, b" "))
+    json_reply(status, to_indented_json(&value, b" "))
 }
 
 /// Writes a value as indented JSON, as Go's `MarshalIndent` does.
-pub fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
+pub fn to_indented_json(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(indent));
     // Writing to memory cannot fail.
@@ -101,7 +101,7 @@ pub fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a reply in plain text, as servers in Go write errors.
-pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
+pub fn plain_text_reply(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = json_reply(status, text);
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text);

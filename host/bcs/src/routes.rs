@@ -9,17 +9,17 @@ use http::Method;
 
 pub(crate) use self::lookup::needs_kind;
 #[cfg(test)]
-pub(crate) use self::lookup::pattern;
+pub(crate) use self::lookup::router_pattern;
 pub use self::lookup::{MatchedTarget, RouteLookup, lookup};
 use self::target::SchedulerTarget;
-pub(crate) use self::target::{SEGMENT, TargetValues, first};
+pub(crate) use self::target::{SEGMENT, TargetValues, query_value};
 
 pub const PREFIX: &str = "/mesosdriver/v4";
 
 /// Returns all routes: first those that bcs-mesos-driver implements, in the order of its own list, and then those that
 /// exist only in its documentation.
 pub fn routes() -> impl Iterator<Item = &'static DriverRoute> {
-    table::ROUTES.iter().chain(&table::DOCUMENTED)
+    table::ROUTES.iter().chain(&table::DOCUMENTED_ROUTES)
 }
 
 /// The methods of bcs-mesos-driver's routes.
@@ -56,7 +56,7 @@ pub struct DriverRoute {
     pub path: &'static str,
     pub action: RouteAction,
     pub permission: Permission,
-    pub does: &'static str,
+    pub description: &'static str,
 }
 
 /// The permission of a token for a cluster. Each permission includes those before it in this list.

@@ -9,7 +9,7 @@ pub(crate) mod relay;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use admittance::{BodyError, BodyLimits, Passage, encoding};
+use admittance::{BodyError, BodyLimits, Passage, content_encoding};
 use admittance_dialect::{Dialect, EndReason};
 use admittance_net::{
     count_upstream_error,
@@ -33,10 +33,10 @@ use crate::{Bcs, UpstreamKind, other_servers::OtherServers, translation::forward
 
 /// The number of bytes that are read from the beginning of a reply's body before this program decides how to pass the
 /// reply on to the client.
-const PEEK: usize = 1024;
+const PEEKED_BYTES: usize = 1024;
 
 /// If none of the servers processed the request, all of them are tried again after this pause.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
@@ -83,21 +83,21 @@ impl SchedulerForwarder {
     async fn send(&self, request: Request<Body>) -> Response<Body> {
         if self.dialect.upstream_kind() == UpstreamKind::Driver {
             let reply = self.upstream.send(request).await;
-            return reply.unwrap_or_else(|error| self.unreachable(error));
+            return reply.unwrap_or_else(|error| self.unreachable_reply(error));
         }
         let (head, body) = request.into_parts();
         let reply = match forwarding(&head, None) {
             Some(forwarding) => self.forward(forwarding, head, body).await,
             None => self.translate(head, body).await,
         };
-        reply.unwrap_or_else(|error| self.end(&error.end()))
+        reply.unwrap_or_else(|error| self.end_reply(&error.end_reason()))
     }
 
     async fn translate(&self, head: Parts, body: Body) -> Result<Response<Body>, BodyError> {
         let body = self.limits.collect(&head, body).await?;
         match forwarding(&head, Some(&body)) {
             Some(forwarding) => self.forward(forwarding, head, Body::from(body)).await,
-            None => Ok(self.end(&EndReason::NoRoute)),
+            None => Ok(self.end_reply(&EndReason::NoRoute)),
         }
     }
 
@@ -121,9 +121,9 @@ impl SchedulerForwarder {
             }
             SchedulerForwarding::OtherServer(server) => match self.other_servers.send(server, head, body).await? {
                 Some(reply) => reply,
-                None => self.end(&EndReason::NoRoute),
+                None => self.end_reply(&EndReason::NoRoute),
             },
-            SchedulerForwarding::Reply(reply) => Passage::Ended("answered").mark(reply.map(Body::from)),
+            SchedulerForwarding::Reply(reply) => Passage::Ended("answered").mark_response(reply.map(Body::from)),
         })
     }
 
@@ -133,7 +133,7 @@ impl SchedulerForwarder {
             NextBody::New(bytes) => (SentRequest::Whole(bytes), Body::empty()),
             // A compressed body cannot be forwarded, because the new request does not have the client's header
             // `Content-Encoding`.
-            NextBody::AsIs => match encoding(&head.headers) {
+            NextBody::AsIs => match content_encoding(&head.headers) {
                 Some(encoding) => return Err(BodyError::Encoded(encoding)),
                 None => (SentRequest::Streamed(body), Body::empty()),
             },
@@ -173,48 +173,48 @@ impl SchedulerForwarder {
             let request = Request::from_parts(head.clone(), request_body);
             let (reply, server) = match self.upstream.send_avoiding(request, &idle_servers).await {
                 Ok(replied) => replied,
-                Err(error) => return self.unreachable(error),
+                Err(error) => return self.unreachable_reply(error),
             };
             let idle = match self.relay(reply).await {
                 Ok(reply) => return reply,
                 Err(idle) => *idle,
             };
             let Some(body) = &repeatable_body else {
-                return Self::invalid(idle);
+                return Self::invalid_reply(idle);
             };
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.retry_timeout);
             match server {
                 Some(server) if !idle_servers.contains(&server) => idle_servers.push(server),
                 _ => {
                     idle_servers.clear();
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
             if Instant::now() >= deadline {
-                return Self::invalid(idle);
+                return Self::invalid_reply(idle);
             }
             request_body = Body::from(body.clone());
         }
     }
 
-    fn unreachable(&self, error: UpstreamError) -> Response<Body> {
+    fn unreachable_reply(&self, error: UpstreamError) -> Response<Body> {
         let end = upstream_end(error);
-        Passage::Ended(end.as_str()).mark(self.dialect.reply(&end).map(Body::from))
+        Passage::Ended(end.as_str()).mark_response(self.dialect.reply(&end).map(Body::from))
     }
 
     /// Translates a reply of the scheduler. Returns an error if the scheduler did not process the request, so that
     /// another server can be tried.
     async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
-        if encoding(reply.headers()).is_some() {
+        if content_encoding(reply.headers()).is_some() {
             return Ok(reply);
         }
         let (mut head, body) = reply.into_parts();
-        let peeking = tokio::time::timeout(self.reply_timeout, PeekedBody::read(body, PEEK));
+        let peeking = tokio::time::timeout(self.reply_timeout, PeekedBody::read(body, PEEKED_BYTES));
         let mut peeked = match peeking.await {
             Ok(Ok(peeked)) => peeked,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the reply of the upstream was interrupted");
-                return Ok(self.failed(
+                return Ok(self.error_reply(
                     "broken",
                     &EndReason::UpstreamUnreachable {
                         reason: "the connection to the upstream broke after the head of its reply",
@@ -223,7 +223,7 @@ impl SchedulerForwarder {
             }
             Err(_) => {
                 let limit = self.reply_timeout;
-                return Ok(self.failed("timeout", &EndReason::UpstreamTimeout { limit }));
+                return Ok(self.error_reply("timeout", &EndReason::UpstreamTimeout { limit }));
             }
         };
         Ok(match relay(head.status, &peeked.start) {
@@ -233,24 +233,24 @@ impl SchedulerForwarder {
                 peeked.drop_trailers();
                 Response::from_parts(head, Body::new(peeked))
             }
-            Relay::Reply(reply) => Self::invalid(reply),
+            Relay::Reply(reply) => Self::invalid_reply(reply),
             Relay::NotProcessed(reply) => return Err(Box::new(reply)),
         })
     }
 
-    fn invalid(reply: Response<Bytes>) -> Response<Body> {
+    fn invalid_reply(reply: Response<Bytes>) -> Response<Body> {
         count_upstream_error("invalid");
-        Passage::Ended("upstream-invalid").mark(reply.map(Body::from))
+        Passage::Ended("upstream-invalid").mark_response(reply.map(Body::from))
     }
 
-    fn end(&self, end: &EndReason<'_>) -> Response<Body> {
+    fn end_reply(&self, end: &EndReason<'_>) -> Response<Body> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
-        Passage::Ended(end.as_str()).mark(self.dialect.reply(end).map(Body::from))
+        Passage::Ended(end.as_str()).mark_response(self.dialect.reply(end).map(Body::from))
     }
 
-    fn failed(&self, reason: &'static str, end: &EndReason<'_>) -> Response<Body> {
+    fn error_reply(&self, reason: &'static str, end: &EndReason<'_>) -> Response<Body> {
         count_upstream_error(reason);
-        self.end(end)
+        self.end_reply(end)
     }
 }
 

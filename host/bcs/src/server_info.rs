@@ -35,19 +35,19 @@ pub struct ServerInfo {
 
 impl ServerInfo {
     pub fn server(&self) -> Result<UpstreamServer, InvalidServer> {
-        self.at(either(&self.ip, &self.ipv6), self.port)
+        self.url_at(first_non_empty(&self.ip, &self.ipv6), self.port)
     }
 
     /// Returns the external URL if the server has registered one, and otherwise the internal URL.
     pub fn external_server(&self) -> Result<UpstreamServer, InvalidServer> {
-        match either(&self.external_ip, &self.external_ipv6) {
+        match first_non_empty(&self.external_ip, &self.external_ipv6) {
             "" => self.server(),
             _ if self.external_port == 0 => self.server(),
-            ip => self.at(ip, self.external_port),
+            ip => self.url_at(ip, self.external_port),
         }
     }
 
-    fn at(&self, ip: &str, port: u16) -> Result<UpstreamServer, InvalidServer> {
+    fn url_at(&self, ip: &str, port: u16) -> Result<UpstreamServer, InvalidServer> {
         let scheme = match self.scheme.as_str() {
             "" => "http",
             scheme => scheme,
@@ -65,7 +65,7 @@ impl ServerInfo {
 
     /// Returns the values for two fields: one for IPv4 addresses, and one for IPv6 addresses. The field that does not
     /// suit `ip` is empty.
-    pub(crate) fn fields_of(ip: IpAddr) -> (String, String) {
+    pub(crate) fn address_fields(ip: IpAddr) -> (String, String) {
         match ip {
             IpAddr::V4(ip) => (ip.to_string(), String::new()),
             IpAddr::V6(ip) => (String::new(), ip.to_string()),
@@ -73,7 +73,7 @@ impl ServerInfo {
     }
 }
 
-fn either<'a>(ip: &'a str, ipv6: &'a str) -> &'a str {
+fn first_non_empty<'a>(ip: &'a str, ipv6: &'a str) -> &'a str {
     if ip.is_empty() { ipv6 } else { ip }
 }
 

@@ -27,16 +27,16 @@ use serde_json::{Value, json, value::RawValue};
 pub(crate) use self::fault::{PARAMETERS, TranslationFault};
 use self::{
     go::GoType,
-    message::message,
+    message::message_for_scheduler,
     types::{DAEMONSET, DEPLOYMENT, MESSAGE, REPLICA_CONTROLLER, TYPE_META},
     view::CheckedView,
-    workload::{address, workload},
+    workload::{scheduler_body, target_values_of},
 };
 use crate::{
     reply::Code,
     routes::{
-        ForwardedBody, MatchedTarget, RequiredKind, RouteAction, RouteCall, RouteLookup, SEGMENT, TargetValues, first,
-        lookup,
+        ForwardedBody, MatchedTarget, RequiredKind, RouteAction, RouteCall, RouteLookup, SEGMENT, TargetValues, lookup,
+        query_value,
     },
     scheduler::{NextBody, OtherServer, RewrittenRequest, SchedulerForwarding, relay::DEFINITIONS_VERSION},
 };
@@ -52,29 +52,29 @@ impl Schema {
         Self { kind, spelling }
     }
 
-    fn spelled<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, SpellingError> {
-        Ok(match self.spelling.canonical(text)? {
+    fn canonical_text<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, SpellingError> {
+        Ok(match self.spelling.canonical_text(text)? {
             Some(respelled) => respelled.into(),
             None => text.trim().into(),
         })
     }
 
-    fn value(&self, text: &str) -> Result<Value, TranslationFault> {
+    fn parse_value(&self, text: &str) -> Result<Value, TranslationFault> {
         let value = serde_json::from_str(text).map_err(|error| TranslationFault::Json(error.to_string()))?;
-        self.accepted(value)
+        self.accept_value(value)
     }
 
-    fn accepted(&self, value: Value) -> Result<Value, TranslationFault> {
-        self.kind.accept(&value).map_err(TranslationFault::Json)?;
+    fn accept_value(&self, value: Value) -> Result<Value, TranslationFault> {
+        self.kind.check_value(&value).map_err(TranslationFault::Json)?;
         Ok(value)
     }
 }
 
-static HEAD: LazyLock<Schema> = LazyLock::new(|| Schema::new(TYPE_META));
-static APPLICATIONS: LazyLock<Schema> = LazyLock::new(|| Schema::new(REPLICA_CONTROLLER));
-static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT));
-static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
-static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
+static HEAD_SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(TYPE_META));
+static APPLICATION_SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(REPLICA_CONTROLLER));
+static DEPLOYMENT_SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT));
+static DAEMONSET_SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
+static MESSAGE_SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
 /// Decides how a request that passed the chains is forwarded. Some routes need the body for this decision. If `body` is
 /// `None` for such a route, the result is `None` too: the caller must collect the body and call this function again.
@@ -82,13 +82,13 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForward
     let matched = match lookup(head) {
         RouteLookup::Found(matched) => matched,
         RouteLookup::OtherMethod(methods) => {
-            return Some(SchedulerForwarding::Reply(no_route(
+            return Some(SchedulerForwarding::Reply(no_route_reply(
                 StatusCode::METHOD_NOT_ALLOWED,
                 &methods,
             )));
         }
         RouteLookup::NotFound => {
-            return Some(SchedulerForwarding::Reply(no_route(StatusCode::NOT_FOUND, &[])));
+            return Some(SchedulerForwarding::Reply(no_route_reply(StatusCode::NOT_FOUND, &[])));
         }
     };
     let query = head.uri.query().unwrap_or_default();
@@ -100,18 +100,18 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForward
                 ForwardedBody::Checked(kind) => {
                     check_kind(body?, kind).map(|_| (TargetValues::default(), NextBody::AsIs))
                 }
-                ForwardedBody::Message => translated_message(body?),
-                ForwardedBody::Version(kind) => translated_workload(body?, kind, &APPLICATIONS),
-                ForwardedBody::DeploymentDef => translated_workload(body?, RequiredKind::Deployment, &DEPLOYMENTS),
-                ForwardedBody::DaemonsetDef => translated_workload(body?, RequiredKind::Daemonset, &DAEMONSETS),
+                ForwardedBody::Message => translate_message(body?),
+                ForwardedBody::Version(kind) => translate_workload(body?, kind, &APPLICATION_SCHEMA),
+                ForwardedBody::DeploymentDef => translate_workload(body?, RequiredKind::Deployment, &DEPLOYMENT_SCHEMA),
+                ForwardedBody::DaemonsetDef => translate_workload(body?, RequiredKind::Daemonset, &DAEMONSET_SCHEMA),
             };
-            translated.and_then(|(address, body)| rewritten(&matched, call, query, &address, body))
+            translated.and_then(|(address, body)| rewritten_request(&matched, call, query, &address, body))
         }
-        RouteAction::Console => console(&matched, query),
+        RouteAction::Console => console_request(&matched, query),
         RouteAction::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
-            definitions(&matched, query, with_definitions_version(body?))
+            definitions_request(&matched, query, with_definitions_version(body?))
         }
-        RouteAction::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
+        RouteAction::CustomResourceDefinitions => definitions_request(&matched, query, NextBody::AsIs),
         // A watch of custom resources is refused, as its reply never ends. bcs-mesos-driver supports no watch either.
         RouteAction::CustomResources if matched.parameter("uri").contains("watch") => Err(TranslationFault::Watch),
         RouteAction::CustomResources => join_path("/apis", matched.parameter("uri"), query)
@@ -120,41 +120,44 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForward
     Some(forwarding.unwrap_or_else(|fault| SchedulerForwarding::Reply(fault.reply())))
 }
 
-fn translated_message(body: &Bytes) -> Result<(TargetValues, NextBody), TranslationFault> {
-    let text = MESSAGES.spelled(utf8(body, TranslationFault::Json)?);
-    let value = MESSAGES.value(&text.map_err(|error| TranslationFault::Json(describe(&error)))?)?;
-    let scheduler_message = message(CheckedView::new(&value))?.to_string();
+fn translate_message(body: &Bytes) -> Result<(TargetValues, NextBody), TranslationFault> {
+    let text = MESSAGE_SCHEMA.canonical_text(parse_utf8(body, TranslationFault::Json)?);
+    let value = MESSAGE_SCHEMA.parse_value(&text.map_err(|error| TranslationFault::Json(describe(&error)))?)?;
+    let scheduler_message = message_for_scheduler(CheckedView::new(&value))?.to_string();
     Ok((TargetValues::default(), NextBody::New(scheduler_message.into())))
 }
 
-fn translated_workload(
+fn translate_workload(
     body: &Bytes,
     kind: RequiredKind,
     schema: &Schema,
 ) -> Result<(TargetValues, NextBody), TranslationFault> {
     let (checked, value) = check_kind(body, kind)?;
     let text = schema
-        .spelled(utf8(body, TranslationFault::Json)?)
+        .canonical_text(parse_utf8(body, TranslationFault::Json)?)
         .map_err(|error| TranslationFault::Json(describe(&error)))?;
     let value = if text == checked {
-        schema.accepted(value)?
+        schema.accept_value(value)?
     } else {
-        schema.value(&text)?
+        schema.parse_value(&text)?
     };
     let object = CheckedView::new(&value);
     let original: &RawValue = serde_json::from_str(&text).map_err(|error| TranslationFault::Json(error.to_string()))?;
-    let scheduler_object = workload(kind, object, original)?;
-    Ok((address(kind, object), NextBody::New(scheduler_object.into())))
+    let scheduler_object = scheduler_body(kind, object, original)?;
+    Ok((target_values_of(kind, object), NextBody::New(scheduler_object.into())))
 }
 
 /// Checks that the object in a body has this kind. Returns the text of the body, with the key `kind` in the documented
 /// spelling, and the JSON value of this text.
 fn check_kind(body: &[u8], kind: RequiredKind) -> Result<(Cow<'_, str>, Value), TranslationFault> {
-    let text = HEAD
-        .spelled(utf8(body, TranslationFault::TypeMeta)?)
+    let text = HEAD_SCHEMA
+        .canonical_text(parse_utf8(body, TranslationFault::TypeMeta)?)
         .map_err(|error| TranslationFault::TypeMeta(describe(&error)))?;
     let value: Value = serde_json::from_str(&text).map_err(|error| TranslationFault::TypeMeta(error.to_string()))?;
-    HEAD.kind.accept(&value).map_err(TranslationFault::TypeMeta)?;
+    HEAD_SCHEMA
+        .kind
+        .check_value(&value)
+        .map_err(TranslationFault::TypeMeta)?;
     let actual_kind = CheckedView::new(&value).at("kind").text();
     if actual_kind != kind.as_str() {
         return Err(TranslationFault::Kind(actual_kind.to_owned()));
@@ -162,7 +165,7 @@ fn check_kind(body: &[u8], kind: RequiredKind) -> Result<(Cow<'_, str>, Value), 
     Ok((text, value))
 }
 
-fn utf8(body: &[u8], fault: fn(String) -> TranslationFault) -> Result<&str, TranslationFault> {
+fn parse_utf8(body: &[u8], fault: fn(String) -> TranslationFault) -> Result<&str, TranslationFault> {
     std::str::from_utf8(body).map_err(|error| fault(error.to_string()))
 }
 
@@ -174,15 +177,15 @@ fn describe(error: &SpellingError) -> String {
     }
 }
 
-fn rewritten(
-    matched: &MatchedTarget,
+fn rewritten_request(
+    matched_target: &MatchedTarget,
     call: RouteCall,
     query: &str,
-    address: &TargetValues,
+    target_values: &TargetValues,
     body: NextBody,
 ) -> Result<SchedulerForwarding, TranslationFault> {
-    let target = matched.target.ok_or(TranslationFault::NoTarget(call.target))?;
-    let path_and_query = target.fill(matched, query, address)?;
+    let target = matched_target.target.ok_or(TranslationFault::NoTarget(call.target))?;
+    let path_and_query = target.fill(matched_target, query, target_values)?;
     let mut headers = HeaderMap::new();
     for name in [CONTENT_TYPE, ACCEPT] {
         headers.insert(name, HeaderValue::from_static("application/json"));
@@ -197,8 +200,8 @@ fn rewritten(
     }))
 }
 
-fn console(matched: &MatchedTarget, query: &str) -> Result<SchedulerForwarding, TranslationFault> {
-    let host = first(query, "host_ip");
+fn console_request(matched: &MatchedTarget, query: &str) -> Result<SchedulerForwarding, TranslationFault> {
+    let host = query_value(query, "host_ip");
     if host.is_empty() {
         return Err(TranslationFault::NoHost);
     }
@@ -209,7 +212,11 @@ fn console(matched: &MatchedTarget, query: &str) -> Result<SchedulerForwarding, 
     }))
 }
 
-fn definitions(matched: &MatchedTarget, query: &str, body: NextBody) -> Result<SchedulerForwarding, TranslationFault> {
+fn definitions_request(
+    matched: &MatchedTarget,
+    query: &str,
+    body: NextBody,
+) -> Result<SchedulerForwarding, TranslationFault> {
     let path = format!("/apis/{DEFINITIONS_VERSION}/customresourcedefinitions");
     Ok(SchedulerForwarding::OtherServer(
         OtherServer::CustomResourceDefinitions {
@@ -244,7 +251,7 @@ fn join_path(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Trans
     PathAndQuery::try_from(text).map_err(|error| TranslationFault::TooLong(error.to_string()))
 }
 
-pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
+pub(crate) fn no_route_reply(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
     // bcs-mesos-driver sends these two messages as plain text. This program sends them in an envelope of result, code,
     // message and data.
     let message = match status {

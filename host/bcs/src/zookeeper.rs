@@ -19,7 +19,7 @@ mod servers;
 mod session;
 mod watches;
 
-pub(crate) use self::{children::sequence, error::AtNode, path::join};
+pub(crate) use self::{children::sequence_number, error::AtNode, path::join};
 pub use self::{
     children::{Child, ChildList, FollowedChildren, RegisteredMember},
     config::{EnsembleConfig, ZooKeeperDigest},

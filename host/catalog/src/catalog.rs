@@ -50,11 +50,11 @@ pub enum Freshness {
 /// Obtains modules by reference from files, servers and registries.
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<CatalogInner>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct CatalogInner {
     store: Option<Store>,
     pub(crate) remote: Remote,
     pub(crate) signatures: SignaturePolicy,
@@ -72,7 +72,7 @@ impl Catalog {
     /// Returns an error when the file of CAs or the proxy's address is invalid.
     pub fn new(config: CatalogConfig) -> Result<Self, Error> {
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(CatalogInner {
                 store: config.store,
                 remote: Remote::new(config.network)?,
                 signatures: config.signatures,
@@ -119,8 +119,8 @@ impl Catalog {
     ) -> Result<Module, Error> {
         let inner = &*self.inner;
         let owned_reference = reference.clone();
-        if let Some(bytes) = on_disk(move || stock::module(&owned_reference)).await? {
-            let digest = Digest::of(&bytes);
+        if let Some(bytes) = run_on_disk(move || stock::embedded_module(&owned_reference)).await? {
+            let digest = Digest::of_bytes(&bytes);
             check_pin(&reference.to_string(), pinned, digest)?;
             // The plugin is part of the program, so its module needs no signature.
             return Ok(FetchedModule::new(bytes, digest).accept_unsigned(reference));
@@ -132,16 +132,16 @@ impl Catalog {
         let path = source.unwrap_or(path).to_owned();
         let target = {
             let path = path.clone();
-            on_disk(move || path.canonicalize().unwrap_or(path)).await?
+            run_on_disk(move || path.canonicalize().unwrap_or(path)).await?
         };
         let content = async {
             let (path, limit) = (path.clone(), inner.size_limit);
-            on_disk(move || read_file(&path, limit)).await?
+            run_on_disk(move || read_file(&path, limit)).await?
         };
-        let (bytes, digest) = files.get(target, content).await?;
+        let (bytes, digest) = files.get_or_run(target, content).await?;
         check_pin(&path.display().to_string(), pinned, digest)?;
         inner
-            .checked(reference, rule, FetchedModule::new(bytes, digest), &|_| {})
+            .accept_if_signed(reference, rule, FetchedModule::new(bytes, digest), &|_| {})
             .await
     }
 
@@ -153,12 +153,12 @@ impl Catalog {
     /// Returns an error when the module is no longer in the store, or when the current policy refuses its signatures.
     pub async fn load_stored(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
         let owned_reference = reference.clone();
-        let lookup = self.inner.in_store(move |store| {
+        let lookup = self.inner.run_in_store(move |store| {
             Some(FetchedModule {
-                bytes: store.module(digest)?,
+                bytes: store.read_module(digest)?,
                 digest,
                 manifest: store
-                    .resolution_to(&owned_reference, digest)
+                    .read_resolution_of_module(&owned_reference, digest)
                     .and_then(|resolution| resolution.manifest)
                     .map(|(_, bytes)| bytes),
             })
@@ -167,7 +167,7 @@ impl Catalog {
             reference: Box::new(reference.clone()),
             digest,
         })?;
-        self.inner.checked_offline(reference, fetched_module).await
+        self.inner.accept_if_signed_offline(reference, fetched_module).await
     }
 
     /// Finds the current signatures of an obtained module, without checking them, even if the policy requires none.
@@ -185,18 +185,18 @@ impl Catalog {
         }
         let current_material = self
             .inner
-            .gather(&module.reference, None, &module.fetched_module, progress);
+            .find_material(&module.reference, None, &module.fetched_module, progress);
         Ok(describe(&current_material.await?))
     }
 }
 
-impl Inner {
-    pub(crate) async fn in_store<T: Send + 'static>(
+impl CatalogInner {
+    pub(crate) async fn run_in_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Result<Option<T>, Error> {
         match self.store.clone() {
-            Some(store) => on_disk(move || work(&store)).await.map(Some),
+            Some(store) => run_on_disk(move || work(&store)).await.map(Some),
             None => Ok(None),
         }
     }
@@ -209,14 +209,14 @@ impl Inner {
         let source = {
             let reference = reference.clone();
             // Following the symbolic links of a file's path blocks, so it is done on another thread.
-            on_disk(move || ReferenceSource::from_reference(&reference)).await??
+            run_on_disk(move || ReferenceSource::from_reference(&reference)).await??
         };
         let requirement = self.signatures.requirement(reference, &source)?;
         Ok(requirement.map(|requirement| ModuleRequirement { source, requirement }))
     }
 
     /// Accepts the module if it has the required signature. The stored signatures are checked first.
-    pub(crate) async fn checked(
+    pub(crate) async fn accept_if_signed(
         &self,
         reference: &ModuleReference,
         rule: Option<ModuleRequirement<'_>>,
@@ -240,7 +240,7 @@ impl Inner {
             },
             None => None,
         };
-        let current_material = self.gather(reference, rule.source.path(), &fetched_module, progress);
+        let current_material = self.find_material(reference, rule.source.path(), &fetched_module, progress);
         let material = match (current_material.await, refusal) {
             (Ok(material), _) => material,
             (Err(_), Some(refusal)) => return Err(refusal.into()),
@@ -249,15 +249,16 @@ impl Inner {
         let module = fetched_module.accept_signed(reference, rule.requirement, material)?;
         if !is_file && let Some(material) = module.material.clone() {
             let reference = reference.clone();
-            self.in_store(move |store| store.keep_material(&reference, fetched_module.digest, &material))
+            self.run_in_store(move |store| store.keep_material(&reference, fetched_module.digest, &material))
                 .await?
                 .transpose()?;
         }
         Ok(module)
     }
 
-    /// Accepts the module if it has the required signature. Like [`checked`](Self::checked), but fetches nothing.
-    pub(crate) async fn checked_offline(
+    /// Accepts the module if it has the required signature. Like [`accept_if_signed`](Self::accept_if_signed), but
+    /// fetches nothing.
+    pub(crate) async fn accept_if_signed_offline(
         &self,
         reference: &ModuleReference,
         fetched_module: FetchedModule,
@@ -272,13 +273,13 @@ impl Inner {
 
     async fn stored_material(&self, reference: &ModuleReference, digest: Digest) -> Result<Option<Material>, Error> {
         let reference = reference.clone();
-        let lookup = self.in_store(move |store| store.material(&reference, digest));
+        let lookup = self.run_in_store(move |store| store.read_material(&reference, digest));
         Ok(lookup.await?.flatten())
     }
 
     /// Finds the signatures that a module has now: next to its file, next to its URL, or in its registry. `resolved` is
     /// the path of the module's file without symbolic links.
-    async fn gather(
+    async fn find_material(
         &self,
         reference: &ModuleReference,
         resolved: Option<&Path>,
@@ -288,7 +289,7 @@ impl Inner {
         match reference {
             ModuleReference::File(path) => {
                 let (path, resolved) = (path.clone(), resolved.unwrap_or(path).to_owned());
-                Ok(on_disk(move || read_next_to_file(&path, &resolved)).await??)
+                Ok(run_on_disk(move || read_next_to_file(&path, &resolved)).await??)
             }
             ModuleReference::Https(_) | ModuleReference::Oci(_) => {
                 self.remote.signatures(reference, fetched_module, progress).await
@@ -297,7 +298,7 @@ impl Inner {
     }
 }
 
-pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+pub(crate) async fn run_on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     on_thread_for_long_work(work).await.map_err(|error| {
         if error.is_panic() {
             Error::Panicked(error.to_string())
@@ -313,7 +314,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_during_disk_work_is_reported_with_its_message() {
-        let error = on_disk(|| assert!(std::path::Path::new("/").is_file(), "no file"))
+        let error = run_on_disk(|| assert!(std::path::Path::new("/").is_file(), "no file"))
             .await
             .unwrap_err();
         assert!(

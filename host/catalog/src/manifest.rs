@@ -19,7 +19,7 @@ const ARCHIVE_TYPES: [&str; 2] = [
     "application/vnd.docker.image.rootfs.diff.tar.gzip",
 ];
 
-const NAMED_LAYERS: usize = 4;
+const NAMED_LAYERS_MAX: usize = 4;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -53,19 +53,19 @@ pub(crate) struct ModuleLayer {
 impl ModuleLayer {
     /// Finds the layer that contains the module. In an artifact, this is the only layer that is a module. In an image,
     /// it is the last layer, an archive with the module in it.
-    pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
-        module_of(bytes).map_err(|content| not_an_artifact(reference, content))
+    pub(crate) fn find_in_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
+        find_module_layer(bytes).map_err(|content| not_an_artifact_error(reference, content))
     }
 }
 
-pub(crate) fn not_an_artifact(reference: &OciReference, content: String) -> Error {
+pub(crate) fn not_an_artifact_error(reference: &OciReference, content: String) -> Error {
     Error::NotAnArtifact {
         reference: Box::new(reference.clone()),
         content,
     }
 }
 
-fn module_of(bytes: &[u8]) -> Result<ModuleLayer, String> {
+fn find_module_layer(bytes: &[u8]) -> Result<ModuleLayer, String> {
     let manifest: ModuleManifest =
         serde_json::from_slice(bytes).map_err(|error| format!("a manifest that cannot be read ({error})"))?;
     let is_index = matches!(manifest.media_type.as_deref(), Some(INDEX_TYPE | DOCKER_INDEX_TYPE));
@@ -101,14 +101,14 @@ fn describe_layers(manifest: &ModuleManifest) -> String {
     let mut types: Vec<String> = manifest
         .layers
         .iter()
-        .take(NAMED_LAYERS)
+        .take(NAMED_LAYERS_MAX)
         .map(|layer| format!("`{}`", layer.media_type))
         .collect();
     if types.is_empty() {
         let config = manifest.config.as_ref().map(|config| config.media_type.as_str());
         return format!("no layers (and the configuration is `{}`)", config.unwrap_or_default());
     }
-    let more = manifest.layers.len().saturating_sub(NAMED_LAYERS);
+    let more = manifest.layers.len().saturating_sub(NAMED_LAYERS_MAX);
     if more > 0 {
         types.push(format!("{more} more"));
     }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn an_artifact_has_exactly_one_module() {
-        let digest = Digest::of("module");
+        let digest = Digest::of_bytes("module");
         let layer = |media_type: &str| format!(r#"{{"mediaType":"{media_type}","digest":"{digest}","size":6}}"#);
         let manifest = |layers: &[String]| {
             format!(
@@ -178,7 +178,7 @@ mod tests {
                 Err("a manifest that cannot be read (expected value"),
             ),
         ] {
-            match (module_of(text.as_bytes()), expected) {
+            match (find_module_layer(text.as_bytes()), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
                 (Err(found), Err(expected)) => assert!(found.starts_with(expected), "{found}"),
                 (found, _) => panic!("{text}: {found:?}"),

@@ -91,7 +91,7 @@ impl Module {
         self.fetched_module.digest
     }
 
-    pub fn verified(&self) -> &VerifiedSignature {
+    pub fn verified_signature(&self) -> &VerifiedSignature {
         &self.verified
     }
 }
@@ -99,7 +99,7 @@ impl Module {
 pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Error> {
     match file::read(path, limit) {
         Ok(bytes) => {
-            let digest = Digest::of(&bytes);
+            let digest = Digest::of_bytes(&bytes);
             Ok((bytes.into(), digest))
         }
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(Error::ModuleTooLarge {

@@ -29,20 +29,20 @@ use registry::{RegistryAccess, Repository};
 
 use crate::{
     Catalog, Digest, Error, Freshness, Module, ModuleReference, NetworkConfig, OciReference, OnProgress, Resolution,
-    catalog::Inner, module::FetchedModule, resolver::Once, signature::Material,
+    catalog::CatalogInner, module::FetchedModule, resolver::OnceMap, signature::Material,
 };
 
 #[derive(Debug)]
 pub(crate) struct Remote {
     network: FetchClient,
-    fetches: Once<(ModuleReference, Option<Digest>, Freshness), Module>,
+    fetches: OnceMap<(ModuleReference, Option<Digest>, Freshness), Module>,
 }
 
 impl Remote {
     pub(crate) fn new(config: NetworkConfig) -> Result<Self, Error> {
         Ok(Self {
             network: FetchClient::new(config)?,
-            fetches: Once::default(),
+            fetches: OnceMap::default(),
         })
     }
 
@@ -54,10 +54,10 @@ impl Remote {
     ) -> Result<Material, Error> {
         match reference {
             ModuleReference::File(_) => Ok(Material::default()),
-            ModuleReference::Https(url) => Box::pin(self.network.signatures(reference, url, progress)).await,
+            ModuleReference::Https(url) => Box::pin(self.network.fetch_signatures(reference, url, progress)).await,
             ModuleReference::Oci(artifact) => {
                 let repository = self.repository(artifact, RegistryAccess::Pull, progress);
-                Box::pin(repository.signatures(reference, fetched_module)).await
+                Box::pin(repository.fetch_signatures(reference, fetched_module)).await
             }
         }
     }
@@ -77,15 +77,15 @@ impl Remote {
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
+impl<K: Clone + Eq + Hash, V: Clone> OnceMap<K, V> {
     /// If a call with this key is running, waits for its result; otherwise runs `find`.
-    async fn share(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
+    async fn run_or_join(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let find = async {
             let outcome = find.await;
             self.0.lock().remove(&key);
             outcome
         };
-        self.get(key.clone(), find).await
+        self.get_or_run(key.clone(), find).await
     }
 }
 
@@ -109,17 +109,17 @@ impl Catalog {
         }
         let rule = inner.rule(reference).await?;
         let obtained = Box::pin(async {
-            let fetched_module = fetch.find(freshness).await?;
-            inner.checked(reference, rule, fetched_module, progress).await
+            let fetched_module = fetch.find_module(freshness).await?;
+            inner.accept_if_signed(reference, rule, fetched_module, progress).await
         });
         let key = (reference.clone(), pinned, freshness);
-        inner.remote.fetches.share(key, obtained).await
+        inner.remote.fetches.run_or_join(key, obtained).await
     }
 }
 
 #[derive(Clone, Copy)]
 struct Fetch<'a> {
-    inner: &'a Inner,
+    inner: &'a CatalogInner,
     reference: &'a ModuleReference,
     pinned: Option<Digest>,
     progress: OnProgress<'a>,
@@ -129,7 +129,7 @@ struct Fetch<'a> {
 type RecordedModule = Option<(FetchedModule, Resolution)>;
 
 impl Fetch<'_> {
-    async fn find(&self, freshness: Freshness) -> Result<FetchedModule, Error> {
+    async fn find_module(&self, freshness: Freshness) -> Result<FetchedModule, Error> {
         let recorded_module = self.recorded_module().await?;
         // A reference with a digest always means the same module, so it is not resolved again.
         let is_fixed = self.pinned.is_some()
@@ -141,35 +141,39 @@ impl Fetch<'_> {
         }
         // The futures of the first two branches are large. In boxes, they do not enlarge futures that await this one.
         match self.reference {
-            ModuleReference::Https(url) => Box::pin(self.https(url, recorded_module)).await,
-            ModuleReference::Oci(artifact) => Box::pin(self.oci(artifact, recorded_module)).await,
-            ModuleReference::File(_) => Err(self.not_fetched()),
+            ModuleReference::Https(url) => Box::pin(self.fetch_https(url, recorded_module)).await,
+            ModuleReference::Oci(artifact) => Box::pin(self.fetch_oci(artifact, recorded_module)).await,
+            ModuleReference::File(_) => Err(self.not_fetched_error()),
         }
     }
 
     /// Returns the stored module of the reference if the signatures that were stored with it satisfy the policy.
     async fn stored_module(&self) -> Result<Module, Error> {
         let Some((fetched_module, _)) = self.recorded_module().await? else {
-            return Err(self.not_fetched());
+            return Err(self.not_fetched_error());
         };
-        match self.inner.checked_offline(self.reference, fetched_module).await {
+        match self
+            .inner
+            .accept_if_signed_offline(self.reference, fetched_module)
+            .await
+        {
             // The signatures that were stored with the module do not satisfy the policy. The module may have been
             // signed after it was fetched, so the error says that fetching it may help.
-            Err(Error::Signature(_)) => Err(self.not_fetched()),
+            Err(Error::Signature(_)) => Err(self.not_fetched_error()),
             checked => checked,
         }
     }
 
     async fn recorded_module(&self) -> Result<RecordedModule, Error> {
         let (reference, pinned) = (self.reference.clone(), self.pinned);
-        let lookup = self.inner.in_store(move |store| {
+        let lookup = self.inner.run_in_store(move |store| {
             let recorded_resolution = match pinned {
-                Some(digest) => store.resolution_to(&reference, digest),
-                None => store.resolution(&reference),
+                Some(digest) => store.read_resolution_of_module(&reference, digest),
+                None => store.read_resolution(&reference),
             };
             let resolution = recorded_resolution?;
             let fetched_module = FetchedModule {
-                bytes: store.module(resolution.module)?,
+                bytes: store.read_module(resolution.module)?,
                 digest: resolution.module,
                 manifest: resolution.manifest.as_ref().map(|(_, bytes)| bytes.clone()),
             };
@@ -179,7 +183,7 @@ impl Fetch<'_> {
     }
 
     async fn stored_bytes(&self, digest: Digest) -> Result<Option<Bytes>, Error> {
-        let lookup = self.inner.in_store(move |store| store.module(digest));
+        let lookup = self.inner.run_in_store(move |store| store.read_module(digest));
         Ok(lookup.await?.flatten())
     }
 
@@ -187,7 +191,7 @@ impl Fetch<'_> {
         let manifest = fetched_module.manifest.as_ref();
         self.keep_resolution(Resolution {
             module: fetched_module.digest,
-            manifest: manifest.map(|bytes| (Digest::of(bytes), bytes.clone())),
+            manifest: manifest.map(|bytes| (Digest::of_bytes(bytes), bytes.clone())),
             validator,
             resolved: Moment::now().0,
         })
@@ -209,12 +213,12 @@ impl Fetch<'_> {
     async fn keep_resolution(&self, resolution: Resolution) -> Result<(), Error> {
         let reference = self.reference.clone();
         self.inner
-            .in_store(move |store| store.keep_resolution(&reference, &resolution))
+            .run_in_store(move |store| store.keep_resolution(&reference, &resolution))
             .await?
             .unwrap_or(Ok(()))
     }
 
-    fn not_fetched(&self) -> Error {
+    fn not_fetched_error(&self) -> Error {
         Error::NotFetched {
             reference: Box::new(self.reference.clone()),
         }

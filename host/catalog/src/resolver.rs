@@ -10,19 +10,19 @@ use crate::{Catalog, Digest, Error, Freshness, Module, ModuleReference, OnProgre
 #[derive(Debug)]
 pub struct ReferenceResolver {
     catalog: Catalog,
-    modules: Once<(ModuleReference, Option<Digest>), Module>,
+    modules: OnceMap<(ModuleReference, Option<Digest>), Module>,
     files: FileContents,
 }
 
 /// The files that were read. The key is the path without symbolic links, because two references may name one file.
-pub(crate) type FileContents = Once<PathBuf, (Bytes, Digest)>;
+pub(crate) type FileContents = OnceMap<PathBuf, (Bytes, Digest)>;
 
 impl ReferenceResolver {
     pub(crate) fn new(catalog: Catalog) -> Self {
         Self {
             catalog,
-            modules: Once::default(),
-            files: Once::default(),
+            modules: OnceMap::default(),
+            files: OnceMap::default(),
         }
     }
 
@@ -51,24 +51,24 @@ impl ReferenceResolver {
                 }
             }
         };
-        self.modules.get((reference.clone(), pinned), find).await
+        self.modules.get_or_run((reference.clone(), pinned), find).await
     }
 }
 
 /// Runs one task per key, and keeps its result. All callers with the same key get this result, even if it is an error.
 #[derive(Debug)]
-pub(crate) struct Once<K, V>(pub(crate) Mutex<HashMap<K, Cell<V>>>);
+pub(crate) struct OnceMap<K, V>(pub(crate) Mutex<HashMap<K, ResultCell<V>>>);
 
-type Cell<V> = Arc<OnceCell<Result<V, Error>>>;
+type ResultCell<V> = Arc<OnceCell<Result<V, Error>>>;
 
-impl<K, V> Default for Once<K, V> {
+impl<K, V> Default for OnceMap<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
-    pub(crate) async fn get(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
+impl<K: Clone + Eq + Hash, V: Clone> OnceMap<K, V> {
+    pub(crate) async fn get_or_run(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let cell = self.0.lock().entry(key).or_default().clone();
         cell.get_or_init(|| find).await.clone()
     }

@@ -45,11 +45,11 @@ pub fn is_in_program(reference: &ModuleReference) -> bool {
 }
 
 /// Returns the module of a stock plugin if the program contains it and no file is at the path of the reference.
-pub(crate) fn module(reference: &ModuleReference) -> Option<Bytes> {
-    module_among(&PLUGINS, reference)
+pub(crate) fn embedded_module(reference: &ModuleReference) -> Option<Bytes> {
+    find_module_among(&PLUGINS, reference)
 }
 
-fn module_among(plugins: &[(&str, &'static [u8])], reference: &ModuleReference) -> Option<Bytes> {
+fn find_module_among(plugins: &[(&str, &'static [u8])], reference: &ModuleReference) -> Option<Bytes> {
     let module = compressed_module(plugins, &reference.stock_name()?)?;
     match reference {
         ModuleReference::File(path) if !path.exists() => {
@@ -98,14 +98,14 @@ mod tests {
         let mut encoder = GzEncoder::new(&b"a module"[..], Compression::best());
         encoder.read_to_end(&mut module).unwrap();
         let plugins = [("image-policy", &*module.leak())];
-        let find_module = |name| module_among(&plugins, &ModuleReference::stock(name));
+        let find_module = |name| find_module_among(&plugins, &ModuleReference::stock(name));
         assert_eq!(find_module("image-policy").as_deref(), Some(&b"a module"[..]));
         assert_eq!(find_module("edge-health"), None);
         let ModuleReference::File(path) = ModuleReference::stock("image-policy") else {
             unreachable!("a stock plugin is a file");
         };
         let elsewhere = ModuleReference::File(path.with_file_name("other").join("image_policy.wasm"));
-        assert_eq!(module_among(&plugins, &elsewhere), None);
+        assert_eq!(find_module_among(&plugins, &elsewhere), None);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, "another module").unwrap();
         let module_with_file = find_module("image-policy");
@@ -119,7 +119,7 @@ mod tests {
             (ModuleReference::stock("image-policy"), "stock:image-policy"),
             (ModuleReference::File("a.wasm".into()), "file:a.wasm"),
         ] {
-            assert_eq!(reference.portable(), expected);
+            assert_eq!(reference.to_portable_text(), expected);
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn every_embedded_module_can_be_decompressed() {
         for (name, _) in PLUGINS {
-            let module = module(&ModuleReference::stock(name));
+            let module = embedded_module(&ModuleReference::stock(name));
             assert!(module.is_some_and(|module| module.starts_with(b"\0asm")), "{name}");
         }
     }

@@ -22,7 +22,7 @@ mod resolution;
 pub use prune::{InUse, PruneResult};
 pub use resolution::Resolution;
 
-use resolution::name_with;
+use resolution::entry_name_for_module;
 
 /// The store on disk. It contains modules by digest, compiled forms, and the resolutions of references. Several
 /// programs may share one directory.
@@ -90,13 +90,13 @@ pub enum CompiledCode {
 
 /// The bytes that mark a file of the store as an entry with a digest of its own content.
 const MAGIC: &[u8; 8] = b"admstr01";
-const HEADER: usize = MAGIC.len() + 32;
+const HEADER_SIZE: usize = MAGIC.len() + 32;
 
 /// The size of the end of a compiled form: the code's size, the digest of all bytes before it, and [`MAGIC`].
-const TRAILER: usize = 8 + HEADER;
+const TRAILER_SIZE: usize = 8 + HEADER_SIZE;
 
 /// A partial download is removed if it was not resumed for this time.
-const PARTIAL_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+const PARTIAL_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Store {
     /// Opens or creates the store in this directory, and removes temporary files of killed programs.
@@ -106,18 +106,18 @@ impl Store {
     /// Returns an error when the directory cannot be created, or is not private to this user.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, Error> {
         let directory = directory.into();
-        private_directory(&directory)?;
+        create_private_directory(&directory)?;
         let maps_code = mapping::is_safe_in(&directory);
         let store = Self { directory, maps_code };
         for kind in StoreEntryKind::ALL {
-            match private_directory(&store.directory_of(kind)) {
+            match create_private_directory(&store.directory_of(kind)) {
                 // A store on a read-only disk is not an error: nothing can be added, but its existing entries can be
                 // read.
                 Err(Error::Store { source, .. }) if is_unwritable(&source) => {}
                 opened => opened?,
             }
         }
-        store.sweep();
+        store.remove_stale_files();
         Ok(store)
     }
 
@@ -131,9 +131,9 @@ impl Store {
     }
 
     /// Reads the compiled form with this key. A damaged entry is removed and treated as missing.
-    pub fn compiled(&self, key: CompiledKey) -> Option<CompiledForm> {
+    pub fn read_compiled(&self, key: CompiledKey) -> Option<CompiledForm> {
         let path = self.path(StoreEntryKind::Compiled, key.0);
-        match file::open(&path).and_then(|file| compiled_form(&file, self.maps_code.then_some(&path))) {
+        match file::open(&path).and_then(|file| read_compiled_form(&file, self.maps_code.then_some(&path))) {
             Ok(Some(form)) => {
                 mark_as_used(&path);
                 Some(form)
@@ -157,15 +157,15 @@ impl Store {
     pub fn keep_compiled(&self, key: CompiledKey, code: &[u8], header: &[u8]) -> Result<(), Error> {
         let path = self.path(StoreEntryKind::Compiled, key.0);
         let size = (code.len() as u64).to_le_bytes();
-        let digest = Digest::of_reader(code.chain(header).chain(size.as_slice())).map_err(failed(&path))?;
-        self.write(&path, &[code, header, &size, digest.as_bytes(), MAGIC])
+        let digest = Digest::of_reader(code.chain(header).chain(size.as_slice())).map_err(store_error(&path))?;
+        self.write_entry(&path, &[code, header, &size, digest.as_bytes(), MAGIC])
     }
 
     /// Reads the module with this digest. A damaged entry is removed and treated as missing.
-    pub fn module(&self, digest: Digest) -> Option<Bytes> {
+    pub fn read_module(&self, digest: Digest) -> Option<Bytes> {
         let path = self.path(StoreEntryKind::Module, digest);
         let bytes = read_entry(&path)?;
-        if Digest::of(&bytes) == digest {
+        if Digest::of_bytes(&bytes) == digest {
             return Some(bytes.into());
         }
         remove_damaged(&path);
@@ -193,12 +193,13 @@ impl Store {
     }
 
     pub(crate) fn insert_bytes(&self, digest: Digest, bytes: &[u8]) -> Result<(), Error> {
-        self.write(&self.path(StoreEntryKind::Module, digest), &[bytes])
+        self.write_entry(&self.path(StoreEntryKind::Module, digest), &[bytes])
     }
 
     /// Reads the stored signatures of a module of this reference. A damaged entry is removed and counts as missing.
-    pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
-        serde_json::from_slice(&self.read_sealed(StoreEntryKind::Signature, name_with(reference, module))?).ok()
+    pub(crate) fn read_material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
+        serde_json::from_slice(&self.read_sealed(StoreEntryKind::Signature, entry_name_for_module(reference, module))?)
+            .ok()
     }
 
     pub(crate) fn keep_material(
@@ -208,34 +209,38 @@ impl Store {
         material: &Material,
     ) -> Result<(), Error> {
         let content = serde_json::to_vec(material).unwrap_or_default();
-        self.keep_sealed(StoreEntryKind::Signature, name_with(reference, module), &content)
+        self.keep_sealed(
+            StoreEntryKind::Signature,
+            entry_name_for_module(reference, module),
+            &content,
+        )
     }
 
     pub(crate) fn read_sealed(&self, kind: StoreEntryKind, name: Digest) -> Option<Vec<u8>> {
         let path = self.path(kind, name);
         let mut entry = read_entry(&path)?;
-        let is_intact = entry.split_at_checked(HEADER).is_some_and(|(header, content)| {
+        let is_intact = entry.split_at_checked(HEADER_SIZE).is_some_and(|(header, content)| {
             let (magic, digest) = header.split_at(MAGIC.len());
-            magic == MAGIC && digest == Digest::of(content).as_bytes()
+            magic == MAGIC && digest == Digest::of_bytes(content).as_bytes()
         });
         if !is_intact {
             remove_damaged(&path);
             return None;
         }
-        entry.drain(..HEADER);
+        entry.drain(..HEADER_SIZE);
         Some(entry)
     }
 
     pub(crate) fn keep_sealed(&self, kind: StoreEntryKind, name: Digest, content: &[u8]) -> Result<(), Error> {
-        self.write(
+        self.write_entry(
             &self.path(kind, name),
-            &[MAGIC, Digest::of(content).as_bytes().as_slice(), content],
+            &[MAGIC, Digest::of_bytes(content).as_bytes().as_slice(), content],
         )
     }
 
     /// Writes an entry to a temporary file, then renames the file. The temporary file is locked while it is written. If
     /// the program is killed, the lock is gone, so another program can see that the file was left over, and remove it.
-    fn write(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
+    fn write_entry(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
         let write = || -> io::Result<()> {
             let file = loop {
                 let file = tempfile::NamedTempFile::new_in(self.directory_of(StoreEntryKind::Temporary))?;
@@ -253,7 +258,7 @@ impl Store {
             file.persist(path)?;
             sync_directory(path)
         };
-        write().map_err(failed(path))
+        write().map_err(store_error(path))
     }
 
     fn directory_of(&self, kind: StoreEntryKind) -> PathBuf {
@@ -264,7 +269,7 @@ impl Store {
         self.directory_of(kind).join(name.to_hex())
     }
 
-    fn sweep(&self) {
+    fn remove_stale_files(&self) {
         for path in files_in(&self.directory_of(StoreEntryKind::Temporary)) {
             remove_unlocked(&path);
         }
@@ -273,7 +278,7 @@ impl Store {
                 .and_then(|metadata| metadata.modified())
                 .ok()
                 .and_then(|modified| modified.elapsed().ok());
-            if age.is_some_and(|age| age > PARTIAL_LIFE) {
+            if age.is_some_and(|age| age > PARTIAL_LIFETIME) {
                 remove_unlocked(&path);
             }
         }
@@ -302,9 +307,9 @@ fn warn_unless_missing(path: &Path, error: &io::Error) {
 
 /// Reads a compiled form; returns `None` if the file is damaged. If `mapped` is given, the code is not read into
 /// memory, because the file at this path is mapped later.
-fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<CompiledForm>> {
-    let mut trailer = [0; TRAILER];
-    let Some(end) = file.metadata()?.len().checked_sub(TRAILER as u64) else {
+fn read_compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<CompiledForm>> {
+    let mut trailer = [0; TRAILER_SIZE];
+    let Some(end) = file.metadata()?.len().checked_sub(TRAILER_SIZE as u64) else {
         return Ok(None);
     };
     file.read_exact_at(&mut trailer, end)?;
@@ -376,13 +381,13 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-fn private_directory(path: &Path) -> Result<(), Error> {
+fn create_private_directory(path: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(failed(path))?;
-    let metadata = fs::metadata(path).map_err(failed(path))?;
+        .map_err(store_error(path))?;
+    let metadata = fs::metadata(path).map_err(store_error(path))?;
     let (owner, user_id) = (metadata.uid(), rustix::process::geteuid().as_raw());
     let problem = if owner != user_id {
         format!("it belongs to user {owner}, not to {user_id}")
@@ -405,7 +410,7 @@ fn is_unwritable(error: &io::Error) -> bool {
     )
 }
 
-pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn store_error(path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Store {
         path,

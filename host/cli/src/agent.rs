@@ -88,7 +88,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     logging::start(&arguments.log, arguments.log_format)?;
-    let config = arguments.config()?;
+    let config = arguments.agent_config()?;
     let needs_tunnel = config.has_tunnel;
     crate::block_on(async {
         let mut terminated = signal(SignalKind::terminate())?;
@@ -110,8 +110,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
 }
 
 impl Arguments {
-    fn config(&self) -> crate::Result<AgentConfig> {
-        self.gateway.may_get_token()?;
+    fn agent_config(&self) -> crate::Result<AgentConfig> {
+        self.gateway.check_may_get_token()?;
         if self.insecure_skip_verify == Some(true) {
             return Err(
                 "--insecureSkipVerify: without verification, anybody between this agent and the gateway could \
@@ -132,29 +132,29 @@ impl Arguments {
         let credentials = match &self.kubeconfig {
             Some(path) => AgentCredentials::Kubeconfig(path.clone()),
             None => AgentCredentials::ServiceAccount {
-                token: self.service_account.join("token"),
-                ca: self.service_account.join("ca.crt"),
+                token_file: self.service_account.join("token"),
+                ca_file: self.service_account.join("ca.crt"),
             },
         };
         Ok(AgentConfig {
             gateway: self.gateway.to_string().parse()?,
-            tls: self.tls()?,
+            tls: self.client_tls()?,
             cluster: self.cluster_id.clone(),
             register_token: Secret(register_token.trim().to_owned()),
             servers,
             credentials,
-            period: self.period,
+            report_period: self.period,
             has_tunnel: !self.no_tunnel,
         })
     }
 
-    fn tls(&self) -> crate::Result<ClientTls> {
+    fn client_tls(&self) -> crate::Result<ClientTls> {
         let pem = env::var("SERVER_CERT").ok().filter(|pem| !pem.trim().is_empty());
         match (&self.ca, pem) {
             (None, Some(pem)) => {
                 let certificates =
                     tls::certificates_in(pem.as_bytes()).map_err(|error| format!("SERVER_CERT: {error}"))?;
-                Ok(tls::client(Trust::Only(&certificates), None)?.into())
+                Ok(tls::client_config(Trust::Only(&certificates), None)?.into())
             }
             (ca, _) => Ok(ClientTls::of_files(ca.clone(), None)?),
         }

@@ -25,7 +25,7 @@ pub(crate) fn word<W: Keyword + Send + Sync>() -> impl TypedValueParser<Value = 
 }
 
 /// Parses the path of an existing file or directory; `-` means standard input.
-pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn parse_existing_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound && text != "-" => {
@@ -82,7 +82,7 @@ pub(crate) fn read_definitions(paths: &[PathBuf], input: &mut impl Read) -> crat
     Ok(files)
 }
 
-pub(crate) fn load(paths: &[PathBuf]) -> crate::Result<Vec<ChainDefinition>> {
+pub(crate) fn load_chains(paths: &[PathBuf]) -> crate::Result<Vec<ChainDefinition>> {
     let chains = definitions::load(paths)?;
     if chains.is_empty() {
         return Err(no_definition(paths).into());
@@ -93,7 +93,7 @@ pub(crate) fn load(paths: &[PathBuf]) -> crate::Result<Vec<ChainDefinition>> {
 pub(crate) fn no_definition(paths: &[PathBuf]) -> String {
     let location = match paths {
         [] => String::new(),
-        paths => format!(" in {}", files::list(paths)),
+        paths => format!(" in {}", files::join_paths(paths)),
     };
     format!("no definition was found{location}; name files, or directories with *.yaml, *.yml or *.json in them")
 }
@@ -107,8 +107,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
         std::fs::write(path("chain.yaml"), "").unwrap();
-        assert_eq!(existing(&path("chain.yaml")), Ok(path("chain.yaml").into()));
-        assert_eq!(existing("-"), Ok("-".into()));
+        assert_eq!(parse_existing_path(&path("chain.yaml")), Ok(path("chain.yaml").into()));
+        assert_eq!(parse_existing_path("-"), Ok("-".into()));
         for (name, expected) in [
             (
                 "chian.yaml",
@@ -116,7 +116,7 @@ mod tests {
             ),
             ("pods.json", "there is no such file or directory"),
         ] {
-            assert_eq!(existing(&path(name)), Err(expected.to_owned()));
+            assert_eq!(parse_existing_path(&path(name)), Err(expected.to_owned()));
         }
     }
 }

@@ -33,10 +33,10 @@ use crate::{arguments, cluster::ClusterArguments, host, logging, progress, repla
   admittance audit chains/ --output reports | kubectl apply -f -")]
 pub(crate) struct Arguments {
     /// Chain files, or directories of them [default: the definitions of --config, including resources of the cluster].
-    #[arg(value_name = "CHAINS", required_unless_present = "config", value_parser = arguments::existing)]
+    #[arg(value_name = "CHAINS", required_unless_present = "config", value_parser = arguments::parse_existing_path)]
     chains: Vec<PathBuf>,
     /// Compare with these chains: show only the objects that the two sets of chains judge differently.
-    #[arg(long, value_name = "CHAINS", num_args = 1.., value_parser = arguments::existing)]
+    #[arg(long, value_name = "CHAINS", num_args = 1.., value_parser = arguments::parse_existing_path)]
     against: Vec<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArguments,
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     call_webhooks: bool,
     /// A configuration file of `serve`. The audit takes from it the settings for modules, signatures and webhook
     /// addresses, and `upstream.lists`, which names the objects to read from the upstream.
-    #[arg(long, value_name = "FILE", value_parser = arguments::existing)]
+    #[arg(long, value_name = "FILE", value_parser = arguments::parse_existing_path)]
     config: Option<PathBuf>,
     /// The directory in which modules and their compiled forms are stored [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
@@ -88,18 +88,18 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 
 async fn audit(arguments: &Arguments) -> crate::Result<AuditReport> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
-    let upstream = config.as_ref().filter(|_| !arguments.cluster.are_given());
+    let upstream_config = config.as_ref().filter(|_| !arguments.cluster.are_given());
     let ensembles = config
         .as_ref()
         .map(|config| Ensembles::open(&config.zookeeper))
         .unwrap_or_default();
-    let lists = match upstream {
+    let lists = match upstream_config {
         Some(config) => UpstreamLists::open(config, &ensembles, arguments.page, arguments.rate)?,
         None => None,
     };
     match lists {
         Some(lists) => audit_lists(arguments, config.as_ref(), &ensembles, &lists).await,
-        None if upstream.is_some_and(|config| config.front.dialect().is_some()) => Err(
+        None if upstream_config.is_some_and(|config| config.front.dialect().is_some()) => Err(
             "--config: `upstream.lists` is missing; list the paths of the objects that the upstream has, or name a \
              Kubernetes cluster with --kubeconfig or --context"
                 .into(),
@@ -117,33 +117,37 @@ async fn audit_cluster(
         Some(cluster) if !arguments.cluster.are_given() => Cluster::connect(cluster).await?,
         _ => arguments.cluster.connect().await?,
     };
-    let tables = arguments.tables(config, Some(&cluster), ensembles).await?;
+    let tables = arguments.build_tables(config, Some(&cluster), ensembles).await?;
     let client = AuditClient::new(cluster, arguments.rate);
     let all_tables: Vec<&Table> = tables.iter().map(|table| &**table).collect();
-    let DiscoveredResources { resources, unknown, .. } = client.discover(&all_tables).await?;
+    let DiscoveredResources {
+        resources,
+        undiscovered_groups: unknown,
+        ..
+    } = client.discover(&all_tables).await?;
     for (group, error) in unknown {
         tracing::warn!("{group} is not audited: {error}");
     }
-    let resources = arguments.selected(resources)?;
+    let resources = arguments.select_resources(resources)?;
 
-    let auditor = arguments.auditor(tables);
-    let mut report = AuditReport::new(auditor.compares());
+    let auditor = arguments.make_auditor(tables);
+    let mut report = AuditReport::new(auditor.compares_tables());
     let progress_bar = spinner();
     for resource in resources {
         progress_bar.set_message(resource.name());
         let mut pages = Pages::new(&resource, arguments.namespace.as_deref(), arguments.page);
         loop {
-            match pages.next(&client).await {
+            match pages.next_page(&client).await {
                 Ok(Some(objects)) => {
                     progress_bar.inc(objects.len() as u64);
                     let objects = objects.into_iter();
                     let requests = objects.map(|object| resource.request(object)).collect();
-                    let add = |judged| report.add(&resource, judged);
+                    let add = |audited_objects| report.add(&resource, audited_objects);
                     auditor.audit(&resource, requests, add).await;
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    report.not_listed(resource.name(), &error.to_string());
+                    report.add_unlisted(resource.name(), &error.to_string());
                     break;
                 }
             }
@@ -163,13 +167,13 @@ async fn audit_lists(
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
     };
-    let tables = arguments.tables(config, cluster.as_ref(), ensembles).await?;
-    let auditor = arguments.auditor(tables);
-    let mut report = AuditReport::new(auditor.compares());
+    let tables = arguments.build_tables(config, cluster.as_ref(), ensembles).await?;
+    let auditor = arguments.make_auditor(tables);
+    let mut report = AuditReport::new(auditor.compares_tables());
     let mut resource_names = BTreeSet::new();
-    let mut missing: Vec<&String> = arguments.resource.iter().collect();
+    let mut missing_resources: Vec<&String> = arguments.resource.iter().collect();
     let progress_bar = spinner();
-    let unread = lists
+    let incomplete_lists = lists
         .read(async |requests| {
             progress_bar.inc(requests.len() as u64);
             let mut requests_by_resource: Vec<(AuditedResource, Vec<Request>)> = Vec::new();
@@ -180,7 +184,7 @@ async fn audit_lists(
                     is_namespaced: request.namespace.is_some(),
                 };
                 resource_names.insert(resource.name());
-                missing.retain(|name| !resource.is_called(name));
+                missing_resources.retain(|name| !resource.has_name(name));
                 if !arguments.is_selected(&resource)
                     || (arguments.namespace.is_some() && arguments.namespace != request.namespace)
                 {
@@ -193,21 +197,21 @@ async fn audit_lists(
             }
             for (resource, requests) in requests_by_resource {
                 progress_bar.set_message(resource.name());
-                let add = |judged| report.add(&resource, judged);
+                let add = |audited_objects| report.add(&resource, audited_objects);
                 auditor.audit(&resource, requests, add).await;
             }
         })
         .await;
     progress_bar.finish_and_clear();
-    if let Some(name) = missing.first()
-        && unread.is_empty()
+    if let Some(name) = missing_resources.first()
+        && incomplete_lists.is_empty()
         && !resource_names.is_empty()
     {
         let names: Vec<_> = resource_names.into_iter().collect();
         return Err(format!("--resource: no list has {name}; they have {}", names.join(", ")).into());
     }
-    for IncompleteList { path, reason } in unread {
-        report.not_listed(path, &reason);
+    for IncompleteList { path, reason } in incomplete_lists {
+        report.add_unlisted(path, &reason);
     }
     Ok(report)
 }
@@ -216,13 +220,13 @@ fn spinner() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    progress::styled(
+    progress::with_style(
         ProgressBar::new_spinner(),
         "{spinner} {pos} objects, auditing {msg} {elapsed}",
     )
 }
 
-async fn table(
+async fn build_table(
     arguments: &Arguments,
     config: Option<&Config>,
     cluster: Option<&Cluster>,
@@ -230,18 +234,18 @@ async fn table(
 ) -> crate::Result<Arc<Table>> {
     let mut builder = host::builder_for_requests(config, arguments.store.clone());
     if let Some(cluster) = cluster {
-        let mut sandbox = host::sandbox(config);
+        let mut sandbox = host::sandbox_config(config);
         sandbox.cluster = Some(Arc::new(cluster.clone()));
         builder = builder
             .sandbox(sandbox)
             .namespaces(cluster.clone())
             .authorizer(cluster.clone());
     }
-    Ok(host::table(builder, definitions).await?)
+    Ok(host::build_table(builder, definitions).await?)
 }
 
 impl Arguments {
-    async fn tables(
+    async fn build_tables(
         &self,
         config: Option<&Config>,
         cluster: Option<&Cluster>,
@@ -249,23 +253,23 @@ impl Arguments {
     ) -> crate::Result<Vec<Arc<Table>>> {
         let build = async |definitions: Vec<ChainDefinition>| {
             let definitions = replay::without_candidates(definitions, self.call_webhooks)?;
-            table(self, config, cluster, definitions).await
+            build_table(self, config, cluster, definitions).await
         };
         let definitions = match (self.chains.as_slice(), config) {
             ([], Some(config)) => {
                 let connections = Connections::new(config, ensembles.clone(), cluster.cloned());
-                configured::chains(config, &connections).await?
+                configured::configured_chains(config, &connections).await?
             }
-            (paths, _) => arguments::load(paths)?,
+            (paths, _) => arguments::load_chains(paths)?,
         };
         let mut tables = vec![build(definitions).await?];
         if !self.against.is_empty() {
-            tables.push(build(arguments::load(&self.against)?).await?);
+            tables.push(build(arguments::load_chains(&self.against)?).await?);
         }
         Ok(tables)
     }
 
-    fn auditor(&self, tables: Vec<Arc<Table>>) -> Auditor {
+    fn make_auditor(&self, tables: Vec<Arc<Table>>) -> Auditor {
         let mut user = UserInfo::default();
         user.username = self.user.clone();
         user.groups = self.group.clone();
@@ -274,9 +278,9 @@ impl Arguments {
     }
 
     /// Returns the resources that the arguments select. It is an error to select a resource that no chain matches.
-    fn selected(&self, resources: Vec<AuditedResource>) -> crate::Result<Vec<AuditedResource>> {
+    fn select_resources(&self, resources: Vec<AuditedResource>) -> crate::Result<Vec<AuditedResource>> {
         for name in &self.resource {
-            if !resources.iter().any(|resource| resource.is_called(name)) {
+            if !resources.iter().any(|resource| resource.has_name(name)) {
                 let resource_names: Vec<_> = resources.iter().map(AuditedResource::name).collect();
                 let alternatives = match resource_names.as_slice() {
                     [] => "no chain is for a resource that the cluster has".to_owned(),
@@ -293,7 +297,7 @@ impl Arguments {
 
     fn is_selected(&self, resource: &AuditedResource) -> bool {
         let mut names = self.resource.iter();
-        (self.resource.is_empty() || names.any(|name| resource.is_called(name)))
+        (self.resource.is_empty() || names.any(|name| resource.has_name(name)))
             && (self.namespace.is_none() || resource.is_namespaced)
     }
 }

@@ -56,9 +56,9 @@ pub(crate) struct Arguments {
 }
 
 /// The duration of a round, in which each version is measured once.
-const ROUND: Duration = Duration::from_millis(50);
+const ROUND_DURATION: Duration = Duration::from_millis(50);
 
-const LEAST_ROUNDS: u32 = 12;
+const ROUND_COUNT_MIN: u32 = 12;
 
 /// The number of requests for which the written memory is measured.
 const MEMORY_REQUESTS: usize = 5;
@@ -76,7 +76,7 @@ struct BenchedVersion {
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
-    let config = arguments.hooks.config(&arguments.requests)?;
+    let config = arguments.hooks.read_config(&arguments.requests)?;
     let requests = arguments.requests.read(config.as_ref())?;
     let first = &arguments.hooks.hooks;
     if let Some(other) = arguments
@@ -94,15 +94,17 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         let mut versions = Vec::new();
         for hooks in [Some(first), arguments.compare.as_ref()].into_iter().flatten() {
             let meter = Arc::new(CallMeter::default());
-            let builder = arguments.hooks.builder(hooks, config.as_ref(), Some(&meter))?;
+            let builder = arguments.hooks.host_builder(hooks, config.as_ref(), Some(&meter))?;
             let table = builder.build().await?.table();
             for located_request in &requests {
-                check(&table, located_request)
+                check_request(&table, located_request)
                     .await
                     .map_err(|why| format!("{}: {why}", hooks.display()))?;
             }
-            let memory_meter = Arc::new(CallMeter::of_memory());
-            let builder = arguments.hooks.builder(hooks, config.as_ref(), Some(&memory_meter))?;
+            let memory_meter = Arc::new(CallMeter::with_memory_measurement());
+            let builder = arguments
+                .hooks
+                .host_builder(hooks, config.as_ref(), Some(&memory_meter))?;
             let touched_byte_count = touched_bytes(&builder.build().await?.table(), &memory_meter, &requests).await;
             versions.push(BenchedVersion {
                 hooks: hooks.display().to_string(),
@@ -122,7 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn check(table: &Table, located_request: &LocatedRequest) -> Result<(), String> {
+async fn check_request(table: &Table, located_request: &LocatedRequest) -> Result<(), String> {
     let location = &located_request.location;
     let outcome = table.admit(located_request.request.clone()).await;
     if outcome.trace.is_empty() {
@@ -155,9 +157,9 @@ async fn touched_bytes(table: &Table, meter: &CallMeter, requests: &[LocatedRequ
 /// Measures all versions in each round, in alternating order. The first rounds warm up the machine.
 async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Duration) {
     const WARM_UP: u32 = 4;
-    let rounds = u32::try_from(time.as_nanos() / ROUND.as_nanos())
+    let rounds = u32::try_from(time.as_nanos() / ROUND_DURATION.as_nanos())
         .unwrap_or(u32::MAX)
-        .max(LEAST_ROUNDS);
+        .max(ROUND_COUNT_MIN);
     for round in 0..WARM_UP.saturating_add(rounds) {
         for version in versions.iter_mut() {
             let (mut times, mut costs) = run_round(version, requests).await;
@@ -186,7 +188,7 @@ async fn run_round(version: &BenchedVersion, requests: &[Request]) -> (Vec<Durat
         times.push(call_start.elapsed());
         drop(outcome);
         costs.extend(version.meter.take());
-        if started.elapsed() >= ROUND {
+        if started.elapsed() >= ROUND_DURATION {
             break;
         }
     }

@@ -14,7 +14,7 @@ use time::{Duration, OffsetDateTime};
 
 use self::report::{CertificateEntry, CertificateFiles, CertificateReport, FileEntry};
 use crate::{
-    files::{self, FileDraft, PUBLIC, SECRET},
+    files::{self, FileDraft, PUBLIC_MODE, SECRET_MODE},
     output::Output,
 };
 
@@ -86,7 +86,7 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
-    let report = make(arguments, Moment::now().0.into())?;
+    let report = make_certificates(arguments, Moment::now().0.into())?;
     arguments.output.print(&report, CertificateReport::to_string)
 }
 
@@ -97,7 +97,7 @@ fn creation_error(subject: impl Display) -> impl FnOnce(rcgen::Error) -> String 
 /// If the CA is valid for less than this time, the report advises making a new one.
 const LAST_YEAR: Duration = Duration::days(365);
 
-fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<CertificateReport> {
+fn make_certificates(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<CertificateReport> {
     let ca_files = match &arguments.ca {
         Some(path) => CertificateFiles {
             certificate: path.clone(),
@@ -105,7 +105,7 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
         },
         None => CertificateFiles::in_directory(&arguments.out, "ca"),
     };
-    let subjects = planned(arguments, &ca_files)?;
+    let subjects = plan_files(arguments, &ca_files)?;
     let replace = arguments.force || arguments.renew;
     let paths = subjects.iter().flat_map(|(_, files)| files.paths());
     let existing: Vec<_> = paths.filter(|path| path.exists()).collect();
@@ -113,24 +113,24 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
         let verb = if existing.len() == 1 { "exists" } else { "exist" };
         return Err(format!(
             "{} already {verb}; give --renew or --force to replace, or another --out",
-            files::list(&existing)
+            files::join_paths(&existing)
         )
         .into());
     }
 
-    let (authority, is_new) = authority(&ca_files, arguments, now)?;
+    let (authority, is_new) = read_or_make_authority(&ca_files, arguments, now)?;
     let mut certificates = Vec::new();
     for (subject, files) in subjects {
-        let current_pair = arguments.renew.then(|| read(&files).ok()).flatten();
+        let current_pair = arguments.renew.then(|| read_pair(&files).ok()).flatten();
         let current_expiry =
-            current_pair.and_then(|[certificate, key]| authority.good_until(&certificate, &key, &subject, now));
+            current_pair.and_then(|[certificate, key]| authority.expiry_if_valid(&certificate, &key, &subject, now));
         let not_after = match current_expiry {
             Some(not_after) => not_after,
             None => {
                 let issued = authority
                     .issue(&subject, arguments.days, now)
                     .map_err(creation_error(files.certificate.display()))?;
-                write(&files, &issued.certificate, &issued.key, replace)?;
+                write_pair(&files, &issued.certificate, &issued.key, replace)?;
                 issued.not_after
             }
         };
@@ -156,7 +156,7 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
     })
 }
 
-fn planned(
+fn plan_files(
     arguments: &Arguments,
     ca_files: &CertificateFiles,
 ) -> Result<Vec<(CertificateSubject, CertificateFiles)>, String> {
@@ -176,7 +176,11 @@ fn planned(
     Ok(plan)
 }
 
-fn authority(files: &CertificateFiles, arguments: &Arguments, now: OffsetDateTime) -> crate::Result<(Authority, bool)> {
+fn read_or_make_authority(
+    files: &CertificateFiles,
+    arguments: &Arguments,
+    now: OffsetDateTime,
+) -> crate::Result<(Authority, bool)> {
     let unusable = |reason| format!("{} cannot sign certificates: {reason}", files.certificate.display());
     let half = |present: &PathBuf, absent: &PathBuf| {
         let (present, absent) = (present.display(), absent.display());
@@ -184,16 +188,16 @@ fn authority(files: &CertificateFiles, arguments: &Arguments, now: OffsetDateTim
     };
     match files.paths().map(|path| path.exists()) {
         [true, true] => {
-            let [certificates, key] = read(files)?;
+            let [certificates, key] = read_pair(files)?;
             if !arguments.new_ca {
                 let authority = Authority::from_pem(&certificates, &key, now).map_err(unusable)?;
                 return Ok((authority, false));
             }
-            let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
+            let authority = Authority::new_successor(&certificates, &key, now).map_err(unusable)?;
             // ca.pem is replaced first, and ca.key after it. If the program is interrupted in between, ca.key is still
             // the key of the previous CA. This works: the new ca.pem contains the certificate of the previous CA too.
-            let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
-            let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
+            let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC_MODE)?;
+            let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET_MODE)?;
             certificates.publish(true)?;
             key.publish(true)?;
             Ok((authority, true))
@@ -205,7 +209,7 @@ fn authority(files: &CertificateFiles, arguments: &Arguments, now: OffsetDateTim
         }
         [false, false] => {
             let authority = Authority::new(now).map_err(creation_error(files.certificate.display()))?;
-            write(files, &authority.pem, &authority.key_pem(), false)?;
+            write_pair(files, &authority.pem, &authority.key_pem(), false)?;
             Ok((authority, true))
         }
     }
@@ -213,15 +217,15 @@ fn authority(files: &CertificateFiles, arguments: &Arguments, now: OffsetDateTim
 
 /// Two files cannot be replaced at once. The key is written first, because a certificate without its key causes less
 /// clear errors than a key without its certificate.
-fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
-    let directory = files::directory(&files.certificate);
-    fs::create_dir_all(directory).map_err(files::at(directory))?;
-    let key = FileDraft::new(&files.key, key.as_bytes(), SECRET)?;
-    let certificate = FileDraft::new(&files.certificate, certificate.as_bytes(), PUBLIC)?;
+fn write_pair(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
+    let directory = files::parent_directory(&files.certificate);
+    fs::create_dir_all(directory).map_err(files::error_at(directory))?;
+    let key = FileDraft::new(&files.key, key.as_bytes(), SECRET_MODE)?;
+    let certificate = FileDraft::new(&files.certificate, certificate.as_bytes(), PUBLIC_MODE)?;
     key.publish(replace)?;
     certificate.publish(replace)
 }
 
-fn read(files: &CertificateFiles) -> Result<[String; 2], String> {
+fn read_pair(files: &CertificateFiles) -> Result<[String; 2], String> {
     Ok([files::read(&files.certificate)?, files::read(&files.key)?])
 }

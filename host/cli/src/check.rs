@@ -12,13 +12,13 @@ use admittance::{
     admission::Exception,
     definitions::{ChainDefinition, Definitions, ExceptionDefinition, Location, Mistake, Mistakes},
 };
-use admittance_definitions::{ambiguities, empty_directory, module_location, setting_location};
+use admittance_definitions::{ambiguities, empty_directory_mistake, module_location, setting_location};
 use admittance_driver::Config;
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    arguments::existing,
+    arguments::parse_existing_path,
     host, human,
     output::{BAD, GOOD, Output, WARN},
     serve::DEFAULT_CONFIG,
@@ -37,12 +37,12 @@ use crate::{
   admittance check --config admittance.yaml --output json")]
 pub(crate) struct Arguments {
     /// Files with definitions, or directories, whose *.yaml, *.yml and *.json files are read.
-    #[arg(value_name = "FILE", value_parser = existing)]
+    #[arg(value_name = "FILE", value_parser = parse_existing_path)]
     files: Vec<PathBuf>,
     /// A configuration of `serve` to check, together with the definitions that it names [default: admittance.yaml here,
     /// if no FILE is given]. Plugins are loaded with its settings for modules and signatures. If it limits what the
     /// namespaced chains of a cluster may do, namespaced chains in the files get the same limits.
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     config: Option<PathBuf>,
     /// Check only the documents; load no plugins.
     #[arg(long)]
@@ -79,7 +79,7 @@ pub(crate) struct CheckedConfiguration {
     pub(crate) warnings: Vec<String>,
 }
 
-pub(crate) fn configuration(path: &Path, store: Option<PathBuf>) -> crate::Result<CheckedConfiguration> {
+pub(crate) fn check_configuration(path: &Path, store: Option<PathBuf>) -> crate::Result<CheckedConfiguration> {
     let report = check(&Arguments {
         files: Vec::new(),
         config: Some(path.to_owned()),
@@ -99,7 +99,7 @@ enum CheckReport {
     Valid {
         definitions: Definitions,
         warnings: Vec<String>,
-        unchecked: Vec<String>,
+        unchecked_stores: Vec<String>,
     },
     Documents {
         mistakes: Mistakes,
@@ -113,19 +113,19 @@ struct StageMistake {
     location: Location,
     chain: Arc<str>,
     stage: Arc<str>,
-    candidate: bool,
+    is_candidate: bool,
     message: String,
 }
 
 impl StageMistake {
     /// Returns a mistake for each setting that the plugin rejected. If the error is not about settings, returns one
     /// mistake for the whole stage.
-    fn all_of(error: &StageError) -> Vec<Self> {
+    fn from_stage_error(error: &StageError) -> Vec<Self> {
         let stage_mistake = |location, message| Self {
             location,
             chain: error.chain.clone(),
             stage: error.stage.clone(),
-            candidate: error.candidate,
+            is_candidate: error.candidate,
             message,
         };
         let StageErrorCause::Plugin(admittance_sandbox::Error::Settings(mistakes)) = &error.cause else {
@@ -157,7 +157,7 @@ impl fmt::Display for StageMistake {
             location,
             chain,
             stage,
-            candidate,
+            is_candidate: candidate,
             message,
         } = self;
         let candidate = if *candidate { "the candidate of " } else { "" };
@@ -167,10 +167,10 @@ impl fmt::Display for StageMistake {
 }
 
 /// Adds the field to correct to each mistake in a stage. Other errors are returned unchanged.
-pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
+pub(crate) fn locate_settings_mistakes(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
     match &error {
         Error::Stages(errors) if !error.is_transient() => {
-            let mistakes = errors.iter().flat_map(StageMistake::all_of);
+            let mistakes = errors.iter().flat_map(StageMistake::from_stage_error);
             let lines: Vec<_> = mistakes.map(|mistake| mistake.to_string()).collect();
             lines.join("\n").into()
         }
@@ -179,7 +179,7 @@ pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync
 }
 
 fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
-    let (definitions, config) = match documents(arguments) {
+    let (definitions, config) = match read_documents(arguments) {
         Ok(documents) => documents,
         Err(mistakes) => {
             let warnings = ambiguities(&arguments.files);
@@ -190,45 +190,45 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         }
     };
     if !arguments.documents_only {
-        let builder = host::builder(config.as_ref(), arguments.store.clone());
+        let builder = host::host_builder(config.as_ref(), arguments.store.clone());
         // The host loads only plugins that a stage calls. Some plugins of a chain may be idle: no stage calls them. To
         // load and check these as well, each of them becomes a stage here.
-        let with_idle = definitions.chains.iter().cloned().map(|mut chain| {
-            chain.stages.append(&mut chain.idle);
+        let chains_with_idle_stages = definitions.chains.iter().cloned().map(|mut chain| {
+            chain.stages.append(&mut chain.idle_stages);
             chain
         });
-        let builder = with_idle.fold(builder, HostBuilder::definition);
+        let builder = chains_with_idle_stages.fold(builder, HostBuilder::definition);
         match crate::block_on(builder.build())? {
             Ok(_) => {}
             Err(Error::Stages(errors)) => {
                 return Ok(CheckReport::Stages(
-                    errors.iter().flat_map(StageMistake::all_of).collect(),
+                    errors.iter().flat_map(StageMistake::from_stage_error).collect(),
                 ));
             }
             Err(error) => return Err(error.into()),
         }
     }
-    let warnings = config.iter().flat_map(Config::warnings);
+    let config_warnings = config.iter().flat_map(Config::warnings);
     let reach = config.as_ref().map(|config| config.front.reach()).unwrap_or_default();
-    let of_chains = definitions
+    let chain_warnings = definitions
         .chains
         .iter()
-        .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(&reach)));
+        .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached_warnings(&reach)));
     let now = Moment::now();
-    let of_exceptions = definitions.exceptions.iter().flat_map(|exception| {
+    let exception_warnings = definitions.exceptions.iter().flat_map(|exception| {
         // An unknown stage is only a warning, because it may be in a store that this command does not read.
-        let unknown = exception.unknown(&definitions.chains);
-        exception.warning(now).into_iter().chain(unknown)
+        let unknown = exception.unknown_stage_mistakes(&definitions.chains);
+        exception.expiry_warning(now).into_iter().chain(unknown)
     });
     let argument_paths = arguments.files.iter().map(PathBuf::as_path);
     let paths = argument_paths.chain(config.iter().flat_map(Config::definition_files));
-    let of_directories = paths.filter_map(empty_directory);
-    let of_definitions = of_directories.chain(of_chains).chain(of_exceptions);
+    let directory_warnings = paths.filter_map(empty_directory_mistake);
+    let definition_warnings = directory_warnings.chain(chain_warnings).chain(exception_warnings);
     Ok(CheckReport::Valid {
-        warnings: warnings
-            .chain(of_definitions.map(|warning| warning.to_string()))
+        warnings: config_warnings
+            .chain(definition_warnings.map(|warning| warning.to_string()))
             .collect(),
-        unchecked: unread_stores(config.as_ref()),
+        unchecked_stores: unread_stores(config.as_ref()),
         definitions,
     })
 }
@@ -239,36 +239,39 @@ fn unread_stores(config: Option<&Config>) -> Vec<String> {
     unread.map(|location| location.name()).collect()
 }
 
-fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mistakes> {
+fn read_documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mistakes> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let mut paths = arguments.files.clone();
-    let of_config = config.iter().flat_map(Config::definition_files);
-    paths.extend(of_config.map(Path::to_owned));
+    let config_paths = config.iter().flat_map(Config::definition_files);
+    paths.extend(config_paths.map(Path::to_owned));
     let definitions = Definitions::load(&paths)?;
     let mut mistakes = Mistakes::new();
     if let Some(config) = &config {
-        mistakes.extend(not_allowed(config, &definitions));
+        mistakes.extend(namespaced_chain_mistakes(config, &definitions));
         let file = arguments.config.as_deref();
         mistakes.extend(file.and_then(|file| config.own_address_mistake(file)));
     }
     if unread_stores(config.as_ref()).is_empty() {
         let exceptions = definitions.exceptions.iter();
-        mistakes.extend(exceptions.flat_map(|exception| exception.unknown(&definitions.chains)));
+        mistakes.extend(exceptions.flat_map(|exception| exception.unknown_stage_mistakes(&definitions.chains)));
     }
     if definitions == Definitions::default() && config.is_none() {
-        mistakes.extend(paths.iter().filter_map(|path| empty_directory(path)));
+        mistakes.extend(paths.iter().filter_map(|path| empty_directory_mistake(path)));
     }
     mistakes.into_result((definitions, config))
 }
 
 /// Returns a mistake for each feature that a namespaced chain uses although the configuration forbids it.
-fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
-    let namespaced = config.definitions.iter().find_map(|location| location.namespaced());
-    let is_given = |chain: &&ChainDefinition| {
-        let mut of_config = config.definition_files();
-        !of_config.any(|path| Path::new(&chain.source.file).starts_with(path))
+fn namespaced_chain_mistakes(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
+    let namespaced = config
+        .definitions
+        .iter()
+        .find_map(|location| location.namespaced_chains());
+    let is_from_arguments = |chain: &&ChainDefinition| {
+        let mut config_paths = config.definition_files();
+        !config_paths.any(|path| Path::new(&chain.location.file).starts_with(path))
     };
-    let chains = definitions.chains.iter().filter(is_given);
+    let chains = definitions.chains.iter().filter(is_from_arguments);
     let mistakes = namespaced
         .into_iter()
         .flat_map(|namespaced| chains.clone().flat_map(|chain| namespaced.mistakes(chain)));
@@ -294,29 +297,32 @@ impl CheckReport {
             Self::Valid {
                 definitions,
                 warnings,
-                unchecked,
+                unchecked_stores: unchecked,
             } => {
-                let chains = definitions
-                    .chains
-                    .iter()
-                    .map(|chain| format!("{GOOD}ok{GOOD:#}  {}  {}\n", chain.name, stages(chain).join(" -> ")));
+                let chains = definitions.chains.iter().map(|chain| {
+                    format!(
+                        "{GOOD}ok{GOOD:#}  {}  {}\n",
+                        chain.name,
+                        stage_names(chain).join(" -> ")
+                    )
+                });
                 let exceptions = definitions.exceptions.iter().map(|definition| {
                     let Exception { name, until, .. } = &*definition.exception;
                     let stages = excepted_stages(definition).join(", ");
                     format!(
                         "{GOOD}ok{GOOD:#}  exception {name} until {}: {stages}\n",
-                        human::clock(*until)
+                        human::timestamp(*until)
                     )
                 });
                 let supporting = definitions.supporting.iter();
-                let unread = unchecked.iter().map(|store| {
+                let unchecked_lines = unchecked.iter().map(|store| {
                     format!("not checked: the definitions in {store}; `serve` checks them when it starts\n")
                 });
                 return chains
                     .chain(exceptions)
                     .chain(supporting.map(|name| format!("{GOOD}ok{GOOD:#}  {name}\n")))
                     .chain(warnings.iter().map(warning_line))
-                    .chain(unread)
+                    .chain(unchecked_lines)
                     .collect();
             }
         };
@@ -335,9 +341,9 @@ impl CheckReport {
             Self::Valid {
                 definitions,
                 warnings,
-                unchecked,
+                unchecked_stores: unchecked,
             } => {
-                let chain_json = |chain: &ChainDefinition| json!({"name": chain.name, "stages": stages(chain)});
+                let chain_json = |chain: &ChainDefinition| json!({"name": chain.name, "stages": stage_names(chain)});
                 let chains: Vec<_> = definitions.chains.iter().map(chain_json).collect();
                 let rows = definitions.exceptions.iter().map(|definition| {
                     let Exception { name, until, .. } = &*definition.exception;
@@ -377,7 +383,7 @@ fn excepted_stages(definition: &ExceptionDefinition) -> Vec<String> {
     definition.stages.iter().map(ToString::to_string).collect()
 }
 
-fn stages(chain: &ChainDefinition) -> Vec<&str> {
+fn stage_names(chain: &ChainDefinition) -> Vec<&str> {
     chain.stages.iter().map(|stage| &*stage.spec.name).collect()
 }
 

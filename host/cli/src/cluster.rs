@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use admittance_cluster::{Cluster, ClusterConfig, ClusterSource};
 use clap::Args;
 
-use crate::arguments::existing;
+use crate::arguments::parse_existing_path;
 
 #[derive(Debug, Args)]
 pub(crate) struct ClusterArguments {
     /// The kubeconfig of the cluster [default: the one that kubectl would use].
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     kubeconfig: Option<PathBuf>,
     /// The name of the context in the kubeconfig [default: its current context].
     #[arg(long, value_name = "NAME")]

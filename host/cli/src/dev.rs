@@ -14,7 +14,7 @@ use clap::Args;
 use tokio::process::Command;
 
 use crate::{
-    arguments::existing,
+    arguments::parse_existing_path,
     host, logging,
     output::{BAD, DIM, GOOD},
     project::Project,
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "PROJECT", default_value = ".")]
     project: PathBuf,
     /// The chain that is served: a file, or a directory of them [default: chain.yaml in the project].
-    #[arg(long, value_name = "FILE|DIRECTORY", value_parser = existing)]
+    #[arg(long, value_name = "FILE|DIRECTORY", value_parser = parse_existing_path)]
     chain: Option<PathBuf>,
     /// The address to serve on; with port 0, the system chooses one [default: listen.address of --config, or
     /// 127.0.0.1:9980].
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     surroundings: SurroundingFiles,
     /// A configuration of `serve`, from which the dialect to serve and the settings of modules and signatures are
     /// taken. The definitions that it names are not served.
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
@@ -61,7 +61,7 @@ const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHO
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     logging::start(&arguments.log, LogFormat::Auto)?;
     let directory = &arguments.project;
-    let Some(project) = Project::at(directory) else {
+    let Some(project) = Project::in_directory(directory) else {
         let error = format!(
             "{} has none of {}; name the directory of a plugin's project, or create one with `admittance new`",
             directory.display(),
@@ -94,7 +94,7 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
             WatchConfig::default(),
         )
         .await;
-        let is_passed = test(arguments).await?.success();
+        let is_passed = run_tests(arguments).await?.success();
         if !is_serving {
             match serve(arguments, chain).await {
                 Ok(()) => is_serving = true,
@@ -107,7 +107,7 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
     }
 }
 
-async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
+async fn run_tests(arguments: &Arguments) -> crate::Result<ExitStatus> {
     let mut command = Command::new(host::running_program());
     command.arg("test").arg(&arguments.project).kill_on_drop(true);
     if let Some(config) = &arguments.config {
@@ -128,7 +128,7 @@ async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     let is_for_reviews = arguments.config.is_none();
     let mut builder = host::builder_for_requests(Some(&config), arguments.store.clone());
     if !arguments.surroundings.is_empty() {
-        let sandbox = host::sandbox(Some(&config));
+        let sandbox = host::sandbox_config(Some(&config));
         builder = arguments.surroundings.simulate(builder, sandbox)?;
     }
     let host = builder.definitions(chain).build().await?;
@@ -178,7 +178,7 @@ mod tests {
             fs::create_dir_all(folder.path().join(directory)).unwrap();
         }
         fs::write(folder.path().join("Cargo.toml"), "").unwrap();
-        let project = Project::at(folder.path()).unwrap();
+        let project = Project::in_directory(folder.path()).unwrap();
         let paths = watched_paths(folder.path(), project.files(), Path::new("chains"));
         let mut names: Vec<_> = paths
             .iter()

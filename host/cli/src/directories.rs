@@ -12,29 +12,29 @@ use std::{
 use admittance::{Digest, catalog::Store};
 
 /// Returns `explicit_directory`, or the user's default directory. If it cannot be created, warns and returns `None`.
-pub(crate) fn store(explicit_directory: Option<PathBuf>) -> Option<PathBuf> {
+pub(crate) fn store_directory(explicit_directory: Option<PathBuf>) -> Option<PathBuf> {
     explicit_directory.or_else(|| {
-        usable(default_store(&variable), "store", |directory| {
+        if_usable(default_store(&variable), "store", |directory| {
             Store::open(directory).map(drop).map_err(|error| error.to_string())
         })
     })
 }
 
-pub(crate) fn history(explicit_directory: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
+pub(crate) fn history_directory(explicit_directory: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
     explicit_directory.or_else(|| {
-        usable(default_history(configuration, &variable), "history", |directory| {
-            writable(directory).map_err(|error| format!("history {}: {error}", directory.display()))
+        if_usable(default_history(configuration, &variable), "history", |directory| {
+            check_writable(directory).map_err(|error| format!("history {}: {error}", directory.display()))
         })
     })
 }
 
-fn usable(
+fn if_usable(
     default: Option<PathBuf>,
     kind: &'static str,
-    try_it: impl FnOnce(&Path) -> Result<(), String>,
+    check: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Option<PathBuf> {
     let problem = match default {
-        Some(directory) => match try_it(&directory) {
+        Some(directory) => match check(&directory) {
             Ok(()) => return Some(directory),
             Err(problem) => problem,
         },
@@ -45,7 +45,7 @@ fn usable(
 }
 
 /// Creates a directory that only its owner can use, and checks that files can be created in it.
-fn writable(directory: &Path) -> io::Result<()> {
+fn check_writable(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     tempfile::tempfile_in(directory).map(drop)
 }
@@ -57,13 +57,13 @@ fn variable(name: &str) -> Option<OsString> {
 }
 
 /// Reads a path from an environment variable. Ignores a relative path, as the XDG specification requires.
-fn absolute(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
+fn absolute_path(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
     variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
-    let of_home = || Some(absolute(variable, "HOME")?.join(".cache"));
-    let caches = absolute(variable, "XDG_CACHE_HOME").or_else(of_home)?;
+    let of_home = || Some(absolute_path(variable, "HOME")?.join(".cache"));
+    let caches = absolute_path(variable, "XDG_CACHE_HOME").or_else(of_home)?;
     Some(caches.join("admittance"))
 }
 
@@ -71,14 +71,14 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
 /// `STATE_DIRECTORY`, and otherwise in the user's directory for state.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
     let of_service = || env::split_paths(&variable("STATE_DIRECTORY")?).find(|path| path.is_absolute());
-    let of_home = || Some(absolute(variable, "HOME")?.join(".local/state"));
+    let of_home = || Some(absolute_path(variable, "HOME")?.join(".local/state"));
     let states = of_service()
-        .or_else(|| absolute(variable, "XDG_STATE_HOME"))
+        .or_else(|| absolute_path(variable, "XDG_STATE_HOME"))
         .or_else(of_home)?;
     // The directory is named by a hash of the configuration's path. So several drivers on one machine, each with its
     // own configuration, have different directories.
     let canonical = fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned());
-    let name: String = Digest::of(canonical.as_os_str().as_bytes())
+    let name: String = Digest::of_bytes(canonical.as_os_str().as_bytes())
         .to_hex()
         .chars()
         .take(16)
@@ -90,7 +90,7 @@ fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathB
 mod tests {
     use super::*;
 
-    fn environment<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + 'a {
+    fn variable_lookup<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + 'a {
         |name| {
             let pair = pairs.iter().find(|(key, _)| *key == name)?;
             Some(pair.1.into())
@@ -123,7 +123,7 @@ mod tests {
             (vec![("STATE_DIRECTORY", "")], None, None),
             (vec![], None, None),
         ] {
-            let variable = environment(&pairs);
+            let variable = variable_lookup(&pairs);
             assert_eq!(default_store(&variable), store.map(PathBuf::from), "{pairs:?}");
             let history = default_history(Path::new("/a.yaml"), &variable);
             let parent = history.as_deref().and_then(Path::parent).and_then(Path::parent);
@@ -137,7 +137,7 @@ mod tests {
         let path = folder.path().join("a.yaml");
         fs::write(&path, "").unwrap();
         let pairs = [("HOME", "/h")];
-        let variable = environment(&pairs);
+        let variable = variable_lookup(&pairs);
         let history = |path: &Path| default_history(path, &variable).unwrap();
         let roundabout = folder.path().join(".").join("a.yaml");
         assert_eq!(history(&path), history(&roundabout));
@@ -154,10 +154,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let try_it = |directory: &Path| writable(directory).map_err(|error| error.to_string());
+        let try_it = |directory: &Path| check_writable(directory).map_err(|error| error.to_string());
         let good = folder.path().join("a/b");
-        assert_eq!(usable(Some(good.clone()), "history", try_it), Some(good));
-        assert_eq!(usable(Some(file.join("a")), "history", try_it), None);
-        assert_eq!(usable(None, "history", try_it), None);
+        assert_eq!(if_usable(Some(good.clone()), "history", try_it), Some(good));
+        assert_eq!(if_usable(Some(file.join("a")), "history", try_it), None);
+        assert_eq!(if_usable(None, "history", try_it), None);
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use admittance::Moment;
-use admittance_admin::{AdminConfig, EXPIRES_SOON};
+use admittance_admin::{AdminConfig, EXPIRY_WARNING_PERIOD};
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_driver::{Config, bind_advice};
 use admittance_net::tls::CertificateState;
@@ -23,7 +23,7 @@ use serde::Serialize;
 use self::machine::MachineFacts;
 use crate::{
     check, directories,
-    output::{BAD, GOOD, Output, WARN, harmless},
+    output::{BAD, GOOD, Output, WARN, sanitize_line},
     serve::{self, DEFAULT_CONFIG},
 };
 
@@ -88,15 +88,15 @@ impl DoctorFinding {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
-    let findings = findings(arguments)?;
+    let findings = collect_findings(arguments)?;
     arguments
         .output
-        .print(&findings, |findings| findings.iter().map(line).collect())?;
+        .print(&findings, |findings| findings.iter().map(finding_line).collect())?;
     let is_problem = |finding: &DoctorFinding| finding.severity == Severity::Problem;
     Ok(crate::exit_code(!findings.iter().any(is_problem)))
 }
 
-fn line(finding: &DoctorFinding) -> String {
+fn finding_line(finding: &DoctorFinding) -> String {
     let (style, word) = match finding.severity {
         Severity::Ok => (GOOD, "ok     "),
         Severity::Warning => (WARN, "warning"),
@@ -105,19 +105,19 @@ fn line(finding: &DoctorFinding) -> String {
     format!(
         "{style}{word}{style:#}  {}: {}\n",
         finding.subject,
-        harmless(&finding.message)
+        sanitize_line(&finding.message)
     )
 }
 
-fn findings(arguments: &Arguments) -> crate::Result<Vec<DoctorFinding>> {
+fn collect_findings(arguments: &Arguments) -> crate::Result<Vec<DoctorFinding>> {
     let Arguments {
         config: path, store, ..
     } = arguments;
     let machine = MachineFacts::read();
-    let mut findings = vec![machine.kernel(), machine.descriptors()];
+    let mut findings = vec![machine.check_kernel(), machine.check_descriptors()];
     let Moment(now) = Moment::now();
-    findings.extend(clock(path, now));
-    if let Err(problem) = serve::is_there(path) {
+    findings.extend(check_clock(path, now));
+    if let Err(problem) = serve::check_config_exists(path) {
         findings.push(DoctorFinding::problem("configuration", problem));
         return Ok(findings);
     }
@@ -130,22 +130,22 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<DoctorFinding>> {
         }
     };
     let admin = config.admin.as_ref();
-    findings.extend(port("listen.address", config.listen.address));
-    findings.extend(admin.and_then(|admin| port("admin.address", admin.address())));
+    findings.extend(check_port("listen.address", config.listen.address));
+    findings.extend(admin.and_then(|admin| check_port("admin.address", admin.address())));
     let refusal = admin.and_then(AdminConfig::refusal);
     findings.extend(refusal.map(|why| DoctorFinding::warning("admin.address", why.to_string())));
     findings.extend(
-        certificates(&config)
+        certificate_states(&config)
             .iter()
-            .filter_map(|status| certificate(status, now)),
+            .filter_map(|status| check_certificate(status, now)),
     );
     let store_directory = store.clone().or(config.store.directory.clone());
-    let store = directories::store(store_directory.clone());
-    findings.push(directory("store", store.as_deref()));
-    let history = directories::history(config.history.directory.clone(), path);
-    findings.push(directory("history", history.as_deref()));
-    findings.extend(crate::block_on(upstream(&config))?);
-    let checked = check::configuration(path, store_directory)?;
+    let store = directories::store_directory(store_directory.clone());
+    findings.push(check_directory("store", store.as_deref()));
+    let history = directories::history_directory(config.history.directory.clone(), path);
+    findings.push(check_directory("history", history.as_deref()));
+    findings.extend(crate::block_on(check_upstream(&config))?);
+    let checked = check::check_configuration(path, store_directory)?;
     let problems = checked.problems.into_iter();
     findings.extend(problems.map(|mistake| DoctorFinding::problem("definitions", mistake)));
     let warnings = checked.warnings.into_iter();
@@ -160,7 +160,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<DoctorFinding>> {
 }
 
 /// If the clock is slow, certificates and signatures seem not to be valid yet.
-fn clock(config: &Path, now: SystemTime) -> Option<DoctorFinding> {
+fn check_clock(config: &Path, now: SystemTime) -> Option<DoctorFinding> {
     let is_behind = config.metadata().ok()?.modified().ok()? > now;
     is_behind.then(|| {
         let message = format!(
@@ -172,7 +172,7 @@ fn clock(config: &Path, now: SystemTime) -> Option<DoctorFinding> {
     })
 }
 
-fn port(subject: &'static str, address: SocketAddr) -> Option<DoctorFinding> {
+fn check_port(subject: &'static str, address: SocketAddr) -> Option<DoctorFinding> {
     let error = match TcpListener::bind(address) {
         Ok(_) => return Some(DoctorFinding::ok(subject, format!("{address} is free"))),
         Err(error) => error,
@@ -186,15 +186,15 @@ fn port(subject: &'static str, address: SocketAddr) -> Option<DoctorFinding> {
     Some(DoctorFinding::problem(subject, message))
 }
 
-fn certificates(config: &Config) -> Vec<CertificateState> {
+fn certificate_states(config: &Config) -> Vec<CertificateState> {
     let admin = config.admin.as_ref().and_then(AdminConfig::tls);
     let ports = config.listen.tls.iter().chain(admin.map(|tls| &tls.server));
-    let clients = config.front.clients();
+    let clients = config.front.client_tls();
     let of_ports = ports.filter_map(|tls| tls.status());
     of_ports.chain(clients.iter().filter_map(|tls| tls.status())).collect()
 }
 
-fn certificate(status: &CertificateState, now: SystemTime) -> Option<DoctorFinding> {
+fn check_certificate(status: &CertificateState, now: SystemTime) -> Option<DoctorFinding> {
     const SUBJECT: &str = "certificate";
     let name = status.certificate;
     let not_after = status.not_after?;
@@ -204,7 +204,7 @@ fn certificate(status: &CertificateState, now: SystemTime) -> Option<DoctorFindi
             SUBJECT,
             format!("the certificate of {name} has expired: replace it; {renew}"),
         ),
-        Ok(remaining) if remaining <= EXPIRES_SOON => {
+        Ok(remaining) if remaining <= EXPIRY_WARNING_PERIOD => {
             let hours = remaining.as_secs() / 3600;
             DoctorFinding::warning(
                 SUBJECT,
@@ -221,7 +221,7 @@ fn certificate(status: &CertificateState, now: SystemTime) -> Option<DoctorFindi
     })
 }
 
-fn directory(subject: &'static str, path: Option<&Path>) -> DoctorFinding {
+fn check_directory(subject: &'static str, path: Option<&Path>) -> DoctorFinding {
     let Some(path) = path else {
         let message = "none: every start fetches and compiles modules again, and there is no rollback after it; name one \
                        in the configuration";
@@ -247,7 +247,7 @@ fn directory(subject: &'static str, path: Option<&Path>) -> DoctorFinding {
     }
 }
 
-async fn upstream(config: &Config) -> Option<DoctorFinding> {
+async fn check_upstream(config: &Config) -> Option<DoctorFinding> {
     const SUBJECT: &str = "upstream";
     let connection = match config.front.connect(&Ensembles::open(&config.zookeeper)) {
         Ok(upstream_connection) => upstream_connection?,
@@ -275,11 +275,11 @@ mod tests {
     #[test]
     fn a_port_that_is_taken_is_reported_with_advice() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let finding = port("listen.address", listener.local_addr().unwrap()).unwrap();
+        let finding = check_port("listen.address", listener.local_addr().unwrap()).unwrap();
         assert_eq!(finding.severity, Severity::Warning);
         assert!(finding.message.contains("in use"), "{}", finding.message);
         // No machine has the address 192.0.2.1, because it is reserved for documentation.
-        let finding = port("listen.address", "192.0.2.1:8080".parse().unwrap()).unwrap();
+        let finding = check_port("listen.address", "192.0.2.1:8080".parse().unwrap()).unwrap();
         assert_eq!(finding.severity, Severity::Problem);
         assert!(finding.message.contains("no such address"), "{}", finding.message);
     }
@@ -297,7 +297,7 @@ mod tests {
                 not_after: Some(not_after),
                 problem: None,
             };
-            assert_eq!(certificate(&status, now).unwrap().severity, expected);
+            assert_eq!(check_certificate(&status, now).unwrap().severity, expected);
         }
     }
 
@@ -306,16 +306,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert_eq!(directory("store", Some(&file)).severity, Severity::Problem);
-        assert_ne!(directory("store", Some(folder.path())).severity, Severity::Problem);
-        assert_eq!(directory("store", None).severity, Severity::Warning);
+        assert_eq!(check_directory("store", Some(&file)).severity, Severity::Problem);
+        assert_ne!(
+            check_directory("store", Some(folder.path())).severity,
+            Severity::Problem
+        );
+        assert_eq!(check_directory("store", None).severity, Severity::Warning);
     }
 
     #[test]
     fn a_clock_earlier_than_the_configuration_file_is_reported() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let now = SystemTime::now();
-        assert_eq!(clock(file.path(), now + Duration::from_secs(60)), None);
-        assert!(clock(file.path(), now - Duration::from_secs(3600)).is_some());
+        assert_eq!(check_clock(file.path(), now + Duration::from_secs(60)), None);
+        assert!(check_clock(file.path(), now - Duration::from_secs(3600)).is_some());
     }
 }

@@ -16,10 +16,10 @@ use metrics_util::MetricKindMask;
 use parking_lot::Mutex;
 
 /// Users of a gateway may create any number of clusters, so the values of this label are limited.
-const CLUSTER: &str = "cluster";
+const CLUSTER_LABEL: &str = "cluster";
 /// The maximum number of different values of each label. Most values are names that users choose.
 const VALUE_COUNT_LIMITS: [(&str, usize); 8] = [
-    (CLUSTER, 512),
+    (CLUSTER_LABEL, 512),
     ("chain", 4096),
     ("definition", 4096),
     ("exception", 4096),
@@ -28,16 +28,16 @@ const VALUE_COUNT_LIMITS: [(&str, usize); 8] = [
     ("path", 4096),
     ("stage", 4096),
 ];
-const OTHER: &str = "other";
+const OTHER_VALUE: &str = "other";
 /// A metric with a cluster label is forgotten if its value has not changed for this time.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Clone)]
 pub(crate) struct ExportedMetrics([PrometheusHandle; 2]);
 
 impl ExportedMetrics {
     pub(crate) fn install() -> crate::Result<Self> {
-        let exporter = Exporter::new(FORGOTTEN_AFTER)?;
+        let exporter = Exporter::new(IDLE_TIMEOUT)?;
         let metrics = exporter.handles();
         set_global_recorder(exporter)?;
         Ok(metrics)
@@ -55,9 +55,9 @@ impl ExportedMetrics {
 
 #[derive(Debug)]
 struct Exporter {
-    lasting: PrometheusRecorder,
-    of_clusters: PrometheusRecorder,
-    forgotten_after: Duration,
+    lasting_recorder: PrometheusRecorder,
+    cluster_recorder: PrometheusRecorder,
+    idle_timeout: Duration,
     /// The values of each label in [`VALUE_COUNT_LIMITS`], each with the time of its last use.
     values: Mutex<HashMap<&'static str, HashMap<String, Instant>>>,
 }
@@ -70,25 +70,25 @@ impl Exporter {
         };
         let forgetful = builder()?.idle_timeout(MetricKindMask::ALL, Some(forgotten_after));
         Ok(Self {
-            lasting: builder()?.build_recorder(),
-            of_clusters: forgetful.build_recorder(),
-            forgotten_after,
+            lasting_recorder: builder()?.build_recorder(),
+            cluster_recorder: forgetful.build_recorder(),
+            idle_timeout: forgotten_after,
             values: Mutex::default(),
         })
     }
 
     fn handles(&self) -> ExportedMetrics {
-        ExportedMetrics([self.lasting.handle(), self.of_clusters.handle()])
+        ExportedMetrics([self.lasting_recorder.handle(), self.cluster_recorder.handle()])
     }
 
     /// Returns the recorder for a metric, and the key under which the metric is recorded. If a label has a new value,
     /// but the label already has as many values as allowed, the key contains `other` instead of the new value.
     fn recorder_and_key<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
-        let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
+        let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER_LABEL);
         let recorder = if is_of_cluster {
-            &self.of_clusters
+            &self.cluster_recorder
         } else {
-            &self.lasting
+            &self.lasting_recorder
         };
         let is_within = |label: &&Label| {
             let limit = VALUE_COUNT_LIMITS.iter().find(|(name, _)| *name == label.key());
@@ -101,7 +101,7 @@ impl Exporter {
         let beyond: Vec<&Label> = beyond_labels.collect();
         let bounded = |label: &Label| {
             if beyond.contains(&label) {
-                Label::new(label.key().to_owned(), OTHER)
+                Label::new(label.key().to_owned(), OTHER_VALUE)
             } else {
                 label.clone()
             }
@@ -120,8 +120,8 @@ impl Exporter {
             *last_used = now;
             return true;
         }
-        if values.len() >= value_count_max && label == CLUSTER {
-            values.retain(|_, last_used| now.duration_since(*last_used) < self.forgotten_after);
+        if values.len() >= value_count_max && label == CLUSTER_LABEL {
+            values.retain(|_, last_used| now.duration_since(*last_used) < self.idle_timeout);
         }
         if values.len() >= value_count_max {
             return false;
@@ -133,18 +133,19 @@ impl Exporter {
 
 impl Recorder for Exporter {
     fn describe_counter(&self, key: KeyName, unit: Option<Unit>, text: SharedString) {
-        self.lasting.describe_counter(key.clone(), unit, text.clone());
-        self.of_clusters.describe_counter(key, unit, text);
+        self.lasting_recorder.describe_counter(key.clone(), unit, text.clone());
+        self.cluster_recorder.describe_counter(key, unit, text);
     }
 
     fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, text: SharedString) {
-        self.lasting.describe_gauge(key.clone(), unit, text.clone());
-        self.of_clusters.describe_gauge(key, unit, text);
+        self.lasting_recorder.describe_gauge(key.clone(), unit, text.clone());
+        self.cluster_recorder.describe_gauge(key, unit, text);
     }
 
     fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, text: SharedString) {
-        self.lasting.describe_histogram(key.clone(), unit, text.clone());
-        self.of_clusters.describe_histogram(key, unit, text);
+        self.lasting_recorder
+            .describe_histogram(key.clone(), unit, text.clone());
+        self.cluster_recorder.describe_histogram(key, unit, text);
     }
 
     fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_metric_label_has_a_bounded_number_of_values() {
-        let exporter = Exporter::new(FORGOTTEN_AFTER).unwrap();
+        let exporter = Exporter::new(IDLE_TIMEOUT).unwrap();
         with_local_recorder(&exporter, || {
             for number in 0..2000 {
                 counter!("requests_total", "cluster" => format!("plain-{number}"), "status" => "2xx").increment(1);

@@ -47,7 +47,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
 
 const OTHER_HEADING: &str = "Shell and editor";
 
-pub(crate) fn program() -> Command {
+pub(crate) fn grouped_program() -> Command {
     let program = crate::Arguments::command();
     let is_grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
     let mut template = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn every_group_of_the_help_lists_existing_commands() {
-        let program = program();
+        let program = grouped_program();
         for (heading, names) in GROUPS {
             for name in names {
                 assert!(program.find_subcommand(name).is_some(), "{heading}: {name}");

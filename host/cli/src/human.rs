@@ -26,14 +26,14 @@ pub(crate) fn age(from: Moment, to: Moment) -> String {
     }
 }
 
-pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
+pub(crate) fn object_name(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name.to_owned(),
     }
 }
 
-pub(crate) fn clock(moment: Moment) -> String {
+pub(crate) fn timestamp(moment: Moment) -> String {
     humantime::format_rfc3339_seconds(moment.0).to_string()
 }
 

@@ -15,9 +15,9 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    arguments::{existing, no_definition, read_definitions},
+    arguments::{no_definition, parse_existing_path, read_definitions},
     cluster::ClusterArguments,
-    files::{self, PUBLIC},
+    files::{self, PUBLIC_MODE},
     output::{BAD, BOLD, DIM, GOOD, Output, WARN},
     table::{TableCell, TextTable},
 };
@@ -39,7 +39,7 @@ use crate::{
 pub(crate) struct Arguments {
     /// Manifests to read: files, directories with *.yaml, *.yml and *.json files, or `-` for standard input. Documents
     /// that are not policies are skipped.
-    #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context", "bcs_api", "bcs_mesos_driver"], value_parser = existing)]
+    #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context", "bcs_api", "bcs_mesos_driver"], value_parser = parse_existing_path)]
     files: Vec<PathBuf>,
     /// Read the policies of a cluster: the one that kubectl would use, unless --kubeconfig or --context names another.
     #[arg(long)]
@@ -48,10 +48,10 @@ pub(crate) struct Arguments {
     source: ClusterArguments,
     /// Convert this bcs-api.yaml to a gateway's configuration, instead of converting policies. Each key without an
     /// equivalent becomes a comment.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output"], value_parser = existing)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output"], value_parser = parse_existing_path)]
     bcs_api: Option<PathBuf>,
     /// Convert this bcs-mesos-driver.json to a driver's configuration, instead of converting policies.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output", "bcs_api"], value_parser = existing)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output", "bcs_api"], value_parser = parse_existing_path)]
     bcs_mesos_driver: Option<PathBuf>,
     /// The file to write, with the definitions or the configuration.
     #[arg(long, value_name = "FILE", required_unless_present = "dry_run")]
@@ -68,10 +68,10 @@ pub(crate) struct Arguments {
 }
 
 /// The file name that messages use if the output is not written to a file.
-const NO_FILE: &str = "imported.yaml";
+const DEFAULT_FILE_NAME: &str = "imported.yaml";
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
-    let to = arguments.to.as_deref().unwrap_or(Path::new(NO_FILE));
+    let to = arguments.to.as_deref().unwrap_or(Path::new(DEFAULT_FILE_NAME));
     let writes = !arguments.dry_run;
     if writes && !arguments.force && to.exists() {
         return Err(format!(
@@ -81,20 +81,20 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         .into());
     }
     let configuration = match (&arguments.bcs_api, &arguments.bcs_mesos_driver) {
-        (Some(path), _) => Some(bcs::gateway(path)?),
-        (None, Some(path)) => Some(bcs::driver(path)?),
+        (Some(path), _) => Some(bcs::gateway_config(path)?),
+        (None, Some(path)) => Some(bcs::driver_config(path)?),
         (None, None) => None,
     };
     if let Some(text) = configuration {
         if writes {
-            files::FileDraft::new(to, text.as_bytes(), PUBLIC)?.publish(arguments.force)?
+            files::FileDraft::new(to, text.as_bytes(), PUBLIC_MODE)?.publish(arguments.force)?
         } else {
             anstream::print!("{text}")
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let imported = import(&sources(arguments)?, to)?;
-    if imported.definitions.is_empty() && imported.skipped.is_empty() {
+    let imported = import(&read_sources(arguments)?, to)?;
+    if imported.definitions.is_empty() && imported.skipped_mistakes.is_empty() {
         return Err(no_definition(&arguments.files).into());
     }
     let has_text = !imported.text.is_empty();
@@ -103,41 +103,41 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     }
     let writes_file = writes && has_text;
     if writes_file {
-        files::FileDraft::new(to, imported.text.as_bytes(), PUBLIC)?.publish(arguments.force)?;
+        files::FileDraft::new(to, imported.text.as_bytes(), PUBLIC_MODE)?.publish(arguments.force)?;
     }
-    let report = report(&imported, writes_file.then_some(to));
+    let report = report_json(&imported, writes_file.then_some(to));
     arguments
         .output
-        .print(&report, |_| text(&imported, writes_file.then_some(to)))?;
+        .print(&report, |_| report_text(&imported, writes_file.then_some(to)))?;
     let mut results = imported.definitions.iter().map(|definition| definition.result);
     Ok(crate::exit_code(
         !imported.definitions.is_empty() && results.all(|result| result != ImportResult::Invalid),
     ))
 }
 
-fn sources(arguments: &Arguments) -> crate::Result<Vec<DefinitionFile>> {
+fn read_sources(arguments: &Arguments) -> crate::Result<Vec<DefinitionFile>> {
     let mut sources = read_definitions(&arguments.files, &mut io::stdin())?;
     if arguments.cluster || arguments.source.are_given() {
-        sources.extend(crate::block_on(cluster::read(&arguments.source))??);
+        sources.extend(crate::block_on(cluster::read_from_cluster(&arguments.source))??);
     }
     Ok(sources)
 }
 
 /// Returns the report as JSON. Scripts depend on its form, so fields may only be added.
-fn report(imported: &Import, output_path: Option<&Path>) -> Json {
+fn report_json(imported: &Import, output_path: Option<&Path>) -> Json {
     json!({
         "definitions": imported.definitions,
-        "skipped": imported.skipped,
+        "skipped": imported.skipped_mistakes,
         "written": output_path,
     })
 }
 
-fn text(imported: &Import, output_path: Option<&Path>) -> String {
+fn report_text(imported: &Import, output_path: Option<&Path>) -> String {
     let mut table = TextTable::new(["DEFINITION", "RESULT", "CHAIN"]);
     for definition in &imported.definitions {
-        table.row([
+        table.push_row([
             TableCell::text(definition.id.to_string()),
-            TableCell::text(definition.result.as_str()).styled(style(definition.result)),
+            TableCell::text(definition.result.as_str()).with_style(result_style(definition.result)),
             TableCell::text(definition.chain.as_deref().unwrap_or_default()),
         ]);
     }
@@ -154,9 +154,9 @@ fn text(imported: &Import, output_path: Option<&Path>) -> String {
             text += &format!("  {note}\n");
         }
     }
-    if !imported.skipped.is_empty() {
+    if !imported.skipped_mistakes.is_empty() {
         text += &format!("\n{DIM}passed over:{DIM:#}\n");
-        for reason in &imported.skipped {
+        for reason in &imported.skipped_mistakes {
             text += &format!("  {reason}\n");
         }
     }
@@ -167,7 +167,7 @@ fn text(imported: &Import, output_path: Option<&Path>) -> String {
     text
 }
 
-fn style(result: ImportResult) -> Style {
+fn result_style(result: ImportResult) -> Style {
     match result {
         ImportResult::Exact => GOOD,
         ImportResult::Differs | ImportResult::Kept => WARN,

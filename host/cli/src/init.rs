@@ -54,7 +54,7 @@ macro_rules! init_template {
     };
 }
 
-const CHAIN: &str = "chains/first.yaml";
+const CHAIN_FILE: &str = "chains/first.yaml";
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let InitTemplate {
@@ -69,17 +69,17 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     };
     if arguments.directory.is_file() {
         let problem = "it is a file; name a directory with --directory";
-        return Err(files::at(&arguments.directory)(problem).into());
+        return Err(files::error_at(&arguments.directory)(problem).into());
     }
-    let new_files = [(DEFAULT_CONFIG, config), (CHAIN, chain), (request, content)]
+    let new_files = [(DEFAULT_CONFIG, config), (CHAIN_FILE, chain), (request, content)]
         .map(|(path, content)| (arguments.directory.join(path), content));
     if let Some((path, _)) = new_files.iter().find(|(path, _)| path.exists()) {
         let error = format!("{} exists; name another directory with --directory", path.display());
         return Err(error.into());
     }
     for (path, content) in &new_files {
-        std::fs::create_dir_all(files::directory(path)).map_err(files::at(path))?;
-        FileDraft::new(path, content.as_bytes(), files::PUBLIC)?.publish(false)?;
+        std::fs::create_dir_all(files::parent_directory(path)).map_err(files::error_at(path))?;
+        FileDraft::new(path, content.as_bytes(), files::PUBLIC_MODE)?.publish(false)?;
     }
     let enter = if arguments.directory == Path::new(".") {
         String::new()
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         format!("\n  {BOLD}cd {}{BOLD:#}", arguments.directory.display())
     };
     Ok(write(&format!(
-        "wrote {DEFAULT_CONFIG}, {CHAIN} and {request}\n{enter}\n  \
+        "wrote {DEFAULT_CONFIG}, {CHAIN_FILE} and {request}\n{enter}\n  \
          {BOLD}admittance run chains/ {run_arguments}{request}{BOLD:#}\n      tries the chain, which refuses this \
          request\n  {BOLD}admittance check --config {DEFAULT_CONFIG}{BOLD:#}\n      checks everything\n  \
          {BOLD}admittance serve{BOLD:#}\n      starts the program\n",

@@ -53,12 +53,12 @@ impl Arguments {
         let mut cluster = json!({"server": server});
         if let (Some(path), Some(cluster)) = (&self.ca, cluster.as_object_mut()) {
             let pem = files::read(path)?;
-            admittance_net::tls::certificates_in(pem.as_bytes()).map_err(files::at(path))?;
+            admittance_net::tls::certificates_in(pem.as_bytes()).map_err(files::error_at(path))?;
             let data = BASE64_STANDARD.encode(pem);
             cluster.insert("certificate-authority-data".to_owned(), data.into());
         }
         let user = match &self.token_file {
-            Some(path) => json!({"tokenFile": fs::canonicalize(path).map_err(files::at(path))?}),
+            Some(path) => json!({"tokenFile": fs::canonicalize(path).map_err(files::error_at(path))?}),
             None => json!({"token": env::var("ADMITTANCE_TOKEN").map_err(|_| {
                 "no token: write `--token-file FILE`, or set ADMITTANCE_TOKEN"
             })?.trim()}),

@@ -39,7 +39,7 @@ use self::{
     values::{KubernetesVersion, claim, directory, label, name, quantity},
 };
 use crate::{
-    arguments::{existing, no_definition, word},
+    arguments::{no_definition, parse_existing_path, word},
     output::WARN,
 };
 
@@ -88,18 +88,18 @@ enum KubernetesCommand {
 #[derive(Clone, Debug, Args)]
 struct Installation {
     /// Files and directories of chain definitions. May be given more than once.
-    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["config", "agent"], value_parser = existing)]
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["config", "agent"], value_parser = parse_existing_path)]
     definitions: Vec<PathBuf>,
     /// A configuration of `serve` with the dialect `kubernetes`. The definitions that it names are installed, and its
     /// settings of limits, webhooks, modules, signatures, sandbox, HTTP requests by plugins, log, clients and the admin
     /// port apply to the Pods. The namespaces that it lists are ignored, because the Pods read namespaces from the
     /// cluster.
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     config: Option<PathBuf>,
     /// Files and directories of definitions that are resources of the cluster, for a configuration with `definitions: [
     /// { kubernetes: {} } ]`: the Pods get the permissions that these definitions need, but the definitions are not
     /// printed. May be given more than once.
-    #[arg(long, value_name = "PATH", num_args = 1.., requires = "config", value_parser = existing)]
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "config", value_parser = parse_existing_path)]
     resources: Vec<PathBuf>,
     /// The namespace of the installation. It should contain nothing else, since the webhooks are not called for its
     /// objects.
@@ -197,17 +197,17 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     match &arguments.command {
         KubernetesCommand::Manifests(installation) => {
             if installation.static_pod {
-                return node(installation, now);
+                return write_node_files(installation, now);
             }
             let (manifests, notes) = if installation.agent.agent {
-                (agent::manifests(installation)?, Vec::new())
+                (agent::agent_manifests(installation)?, Vec::new())
             } else {
-                manifests(installation, now)?
+                make_manifests(installation, now)?
             };
             print_notes(&notes);
             match &installation.output_directory {
-                Some(directory) => manifest::write(directory, &manifests),
-                None => manifest::print(&manifests),
+                Some(directory) => manifest::write_files(directory, &manifests),
+                None => manifest::print_manifests(&manifests),
             }
         }
         KubernetesCommand::Chart(installation) => {
@@ -216,9 +216,9 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
                     "a chart has neither a static Pod nor an agent: use --static and --agent with `manifests`";
                 return Err(message.into());
             }
-            chart(installation, now)
+            write_chart(installation, now)
         }
-        KubernetesCommand::Crds => manifest::print(&crds::manifests()?),
+        KubernetesCommand::Crds => manifest::print_manifests(&crds::manifests()?),
     }
 }
 
@@ -240,26 +240,26 @@ impl PreparedInstallation {
         if installation.max_replicas.is_some_and(|max| max < installation.replicas) {
             return Err("--max-replicas is smaller than --replicas".into());
         }
-        let (mut configuration, set) = input(installation)?;
-        if configuration.keeps_webhooks.is_some() {
+        let (mut configuration, set) = read_input(installation)?;
+        if configuration.kept_webhooks_certificate.is_some() {
             installation.leave_webhooks_to_the_leader()?;
         } else if !installation.static_pod {
             // The configuration has no settings for webhooks, so it gets them here. With these settings, the leader of
             // the Pods registers the webhooks once a Pod is ready. If they were registered earlier, the API server
             // would call webhooks that nothing serves yet.
-            let is_given =
+            let has_certificate =
                 installation.certs.is_some() || configuration.names_certificate || configuration.has_own_admin_tls();
-            let own_certificate = (!is_given).then(OwnCertificate::default);
+            let own_certificate = (!has_certificate).then(OwnCertificate::default);
             configuration.keep_webhooks(&installation.registration(), own_certificate)?;
         }
         if configuration.makes_certificate() && installation.certs.is_some() {
             return Err("--certs: without `listen.tls` in the configuration, the Pods make their certificate".into());
         }
         let definitions = set.definitions()?;
-        let chains = chains(installation, &configuration, &definitions)?;
+        let chains = all_chains(installation, &configuration, &definitions)?;
         let bundle = Bundle::collect(&set, &definitions, installation.modules_in_image.as_deref())?;
-        let needs = ClusterNeeds::from_chains(&chains, &configuration.namespaced);
-        if needs.cluster() || configuration.uses_cluster() {
+        let needs = ClusterNeeds::from_chains(&chains, &configuration.namespaced_chains);
+        if needs.needs_cluster() || configuration.uses_cluster() {
             configuration.use_cluster();
         }
         Ok(Self {
@@ -275,7 +275,10 @@ impl PreparedInstallation {
     }
 }
 
-fn manifests(installation: &Installation, now: OffsetDateTime) -> crate::Result<(Vec<CommentedManifest>, Vec<String>)> {
+fn make_manifests(
+    installation: &Installation,
+    now: OffsetDateTime,
+) -> crate::Result<(Vec<CommentedManifest>, Vec<String>)> {
     let prepared = PreparedInstallation::new(installation)?;
     let configuration = &prepared.configuration;
     let certificates = match &installation.certs {
@@ -288,8 +291,8 @@ fn manifests(installation: &Installation, now: OffsetDateTime) -> crate::Result<
     } else {
         Vec::new()
     };
-    manifests.extend(chart::manifests(installation, &prepared, certificates.as_ref())?);
-    let webhooks = prepared.webhooks(installation)?;
+    manifests.extend(chart::chart_manifests(installation, &prepared, certificates.as_ref())?);
+    let webhooks = prepared.registered_webhooks(installation)?;
     let mut notes = Vec::new();
     if let Some(certificates) = &certificates {
         notes.push(notes::certificate_note(installation, certificates));
@@ -299,7 +302,7 @@ fn manifests(installation: &Installation, now: OffsetDateTime) -> crate::Result<
     Ok((manifests, notes))
 }
 
-fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
+fn write_chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     let Some(directory) = &installation.output_directory else {
         return Err("name the directory of the chart: --output-directory chart".into());
     };
@@ -307,18 +310,18 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
     if let Some(certs) = &installation.certs {
         Certificates::read(certs, installation, now)?;
     }
-    chart::write(directory, &chart::files(installation, &prepared)?)?;
+    chart::write_files(directory, &chart::chart_files(installation, &prepared)?)?;
     let mut notes = notes::chart_notes(&prepared);
     notes.extend(notes::common_notes(
         installation,
         &prepared,
-        &prepared.webhooks(installation)?,
+        &prepared.registered_webhooks(installation)?,
     ));
     print_notes(&notes);
     Ok(())
 }
 
-fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
+fn write_node_files(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     let (Some(certs), Some(directory)) = (&installation.certs, &installation.output_directory) else {
         return Err("--static needs --certs and --output-directory".into());
     };
@@ -331,20 +334,20 @@ fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     }
     prepared.configuration.serve_node();
     let certificates = Certificates::read(certs, installation, now)?;
-    let files = static_pod::files(installation, &prepared, &certificates)?;
-    static_pod::write(directory, installation, &files)?;
-    let mut notes = static_pod::notes(installation, &prepared);
+    let files = static_pod::node_files(installation, &prepared, &certificates)?;
+    static_pod::write_files(directory, installation, &files)?;
+    let mut notes = static_pod::installation_notes(installation, &prepared);
     notes.push(notes::certificate_note(installation, &certificates));
     notes.extend(notes::common_notes(
         installation,
         &prepared,
-        &prepared.webhooks(installation)?,
+        &prepared.registered_webhooks(installation)?,
     ));
     print_notes(&notes);
     Ok(())
 }
 
-fn input(installation: &Installation) -> crate::Result<(Configuration, DefinitionSet)> {
+fn read_input(installation: &Installation) -> crate::Result<(Configuration, DefinitionSet)> {
     let mut paths = installation.definitions.clone();
     let configuration = match &installation.config {
         Some(path) => {
@@ -361,7 +364,7 @@ fn input(installation: &Installation) -> crate::Result<(Configuration, Definitio
     Ok((configuration, set))
 }
 
-fn chains(
+fn all_chains(
     installation: &Installation,
     configuration: &Configuration,
     definitions: &Definitions,

@@ -23,42 +23,42 @@ pub(crate) fn start(filter: &str, format: LogFormat) -> crate::Result<()> {
 
 /// Starts the log like [`start`]. If `traces` is given, also collects spans for export to it.
 pub(crate) fn start_with(filter: &str, format: LogFormat, traces: Option<&Traces>) -> crate::Result<()> {
-    let filter = parse(filter)
+    let filter = parse_filter(filter)
         .map_err(|error| format!("log level `{filter}`: {error}; write error, warn, info, debug or trace"))?;
     let registry = tracing_subscriber::registry();
     match traces {
-        None => registry.with(filter).with(lines(format)).try_init()?,
+        None => registry.with(filter).with(log_layer(format)).try_init()?,
         // The filter belongs to the log lines alone. A filter for the whole registry would also remove spans that are
         // to be exported as traces.
         Some(traces) => registry
             .with(traces.layer())
-            .with(lines(format).with_filter(filter))
+            .with(log_layer(format).with_filter(filter))
             .try_init()?,
     }
     Ok(())
 }
 
-fn lines<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
+fn log_layer<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     let terminal = std::io::stderr().is_terminal();
     if format == LogFormat::Pretty || (format == LogFormat::Auto && terminal) {
         let has_colours = terminal && std::env::var_os("NO_COLOR").is_none();
-        format::pretty(LogOutput, has_colours).boxed()
+        format::pretty_layer(LogOutput, has_colours).boxed()
     } else {
-        format::json(LogOutput).boxed()
+        format::json_layer(LogOutput).boxed()
     }
 }
 
-fn parse(filter: &str) -> Result<EnvFilter, String> {
+fn parse_filter(filter: &str) -> Result<EnvFilter, String> {
     // `EnvFilter` reads any word that is not a level, such as the typo `inof`, as the name of a crate, and then logs
     // only the lines of that crate. So such a word is refused.
     let is_word = !filter.contains(['=', ',', '[', ':']);
     if is_word && (filter.is_empty() || filter.parse::<LevelFilter>().is_err()) {
         return Err("not a level".to_owned());
     }
-    let mut directives: Vec<_> = filter.split(',').map(directive).collect();
+    let mut directives: Vec<_> = filter.split(',').map(filter_directive).collect();
     // When the cluster or ZooKeeper cannot be reached, this program logs that once and says what to do. The client
     // libraries would also warn of every failed attempt. So at `info` and `warn`, these libraries log only errors.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
@@ -72,7 +72,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
 
 /// A level that is more verbose than `info`, such as `debug`, applies only to the crates of this program. All other
 /// crates log at `info`.
-fn directive(part: &str) -> Cow<'_, str> {
+fn filter_directive(part: &str) -> Cow<'_, str> {
     match part.trim().parse::<LevelFilter>() {
         Ok(level) if level > LevelFilter::INFO => format!("info,admittance={level}").into(),
         _ => part.into(),
@@ -95,7 +95,7 @@ mod tests {
             ("", false),
             ("admittance=loud", false),
         ] {
-            assert_eq!(parse(filter).is_ok(), right, "{filter}");
+            assert_eq!(parse_filter(filter).is_ok(), right, "{filter}");
         }
     }
 
@@ -110,7 +110,7 @@ mod tests {
             ("info,cranelift_codegen=trace", false, true),
             ("trace,cranelift_codegen=trace", true, true),
         ] {
-            let registry = tracing_subscriber::registry().with(parse(filter).unwrap());
+            let registry = tracing_subscriber::registry().with(parse_filter(filter).unwrap());
             tracing::subscriber::with_default(registry, || {
                 let ours_is = tracing::enabled!(target: "admittance_sandbox::prepare", tracing::Level::TRACE);
                 let theirs_is = tracing::enabled!(target: "cranelift_codegen::machinst", tracing::Level::TRACE);

@@ -41,7 +41,7 @@ mod test;
 
 use std::{process::ExitCode, time::Duration};
 
-use admittance_admission::similar;
+use admittance_admission::find_similar;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
 use crate::output::BAD;
@@ -113,17 +113,19 @@ enum Command {
 const HELP_WIDTH: usize = 100;
 
 /// The exit code for wrong usage or invalid input. It is not 1, because that means that a request was refused.
-const INVALID: u8 = 2;
+const INVALID_EXIT_CODE: u8 = 2;
 
 /// The exit code for temporary failures: `EX_TEMPFAIL` of sysexits.h.
-const TRANSIENT: u8 = 75;
+const TRANSIENT_EXIT_CODE: u8 = 75;
 
 fn main() -> ExitCode {
-    shell::complete();
+    shell::complete_if_asked();
     let parsed = Arguments::command().try_get_matches();
     let matches = parsed.unwrap_or_else(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => help::program().get_matches(),
-        _ => closest(error).exit(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            help::grouped_program().get_matches()
+        }
+        _ => with_suggestions(error).exit(),
     });
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = arguments.command.run();
@@ -133,12 +135,16 @@ fn main() -> ExitCode {
         let is_transient = error
             .downcast_ref::<admittance::Error>()
             .is_some_and(admittance::Error::is_transient);
-        ExitCode::from(if is_transient { TRANSIENT } else { INVALID })
+        ExitCode::from(if is_transient {
+            TRANSIENT_EXIT_CODE
+        } else {
+            INVALID_EXIT_CODE
+        })
     })
 }
 
 /// Removes suggestions that are too different from what was typed. clap would also suggest `audit` for `stauts`.
-fn closest(mut error: clap::Error) -> clap::Error {
+fn with_suggestions(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
 
     for (value_kind, suggestion_kind) in [
@@ -149,8 +155,8 @@ fn closest(mut error: clap::Error) -> clap::Error {
             continue;
         };
         let suggestions = match error.get(suggestion_kind) {
-            Some(ContextValue::String(name)) => similar(text, [name.clone()]),
-            Some(ContextValue::Strings(names)) => similar(text, names.clone()),
+            Some(ContextValue::String(name)) => find_similar(text, [name.clone()]),
+            Some(ContextValue::Strings(names)) => find_similar(text, names.clone()),
             _ => continue,
         };
         error.remove(suggestion_kind);
@@ -242,7 +248,7 @@ fn block_on<F: Future>(future: F) -> Result<F::Output> {
 }
 
 #[cfg(test)]
-fn assert_accepted(lines: &[(&str, bool)]) {
+fn assert_acceptance(lines: &[(&str, bool)]) {
     for (line, is_accepted) in lines {
         let words = ["admittance"].into_iter().chain(line.split_whitespace());
         assert_eq!(Arguments::try_parse_from(words).is_ok(), *is_accepted, "{line}");
@@ -264,7 +270,7 @@ mod tests {
             ("disable a/b --reason c --for 5", "as in 30s, 10m or 1h", "5sec"),
         ] {
             let words = ["admittance"].into_iter().chain(line.split_whitespace());
-            let error = closest(Arguments::try_parse_from(words).unwrap_err()).to_string();
+            let error = with_suggestions(Arguments::try_parse_from(words).unwrap_err()).to_string();
             assert!(
                 error.contains(expected) && !error.contains(unexpected),
                 "{line}: {error}"

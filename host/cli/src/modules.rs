@@ -17,7 +17,7 @@ use clap::Args;
 use url::Url;
 
 pub(crate) use self::{inspect::InspectArguments, pull::PullArguments, push::PushArguments};
-use crate::{arguments::existing, directories, host};
+use crate::{arguments::parse_existing_path, directories, host};
 
 /// The arguments for fetching modules from servers and registries. An argument takes precedence over the same setting
 /// in the configuration.
@@ -25,7 +25,7 @@ use crate::{arguments::existing, directories, host};
 #[command(next_help_heading = "Modules")]
 pub(crate) struct ModuleArguments {
     /// A configuration of `serve`, of which the sections `modules`, `signatures` and `store` are used.
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     config: Option<PathBuf>,
     /// The directory of modules [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
@@ -42,22 +42,22 @@ pub(crate) struct ModuleArguments {
 }
 
 impl ModuleArguments {
-    fn catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
-        let (mut config, store_directory) = self.config(keys)?;
-        let directory = directories::store(self.store.clone().or(store_directory));
+    fn open_catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
+        let (mut config, store_directory) = self.catalog_config(keys)?;
+        let directory = directories::store_directory(self.store.clone().or(store_directory));
         config.store = directory.map(Store::open).transpose()?;
         Ok(Catalog::new(config)?)
     }
 
     /// Returns a catalog with its store in `directory` instead of the user's store. The command `inspect` uses it,
     /// because the user's store records the digest to which each tag last resolved, and `inspect` must not change that.
-    fn catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
-        let (mut config, _) = self.config(keys)?;
+    fn open_catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
+        let (mut config, _) = self.catalog_config(keys)?;
         config.store = Some(Store::open(directory)?);
         Ok(Catalog::new(config)?)
     }
 
-    fn config(&self, keys: &[PathBuf]) -> crate::Result<(CatalogConfig, Option<PathBuf>)> {
+    fn catalog_config(&self, keys: &[PathBuf]) -> crate::Result<(CatalogConfig, Option<PathBuf>)> {
         let config = self.config.as_deref().map(Config::read).transpose()?;
         let (mut config, store) = config
             .map(|config| (config.catalog, config.store.directory))
@@ -68,14 +68,14 @@ impl ModuleArguments {
         let insecure = self.insecure_registry.iter().cloned();
         network.insecure_registries.extend(insecure);
         if !keys.is_empty() {
-            config.signatures = signed_by(keys)?;
+            config.signatures = signature_policy_for(keys)?;
         }
         Ok((config, store))
     }
 }
 
 /// Returns rules that require every module to be signed with at least one of these keys.
-fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
+fn signature_policy_for(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     let keys: Result<Vec<_>, _> = keys.iter().map(|path| PublicKey::read(path)).collect();
     Ok(SignaturePolicy::new(vec![SignatureRule {
         source: "**".parse()?,
@@ -83,8 +83,8 @@ fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     }]))
 }
 
-async fn inspected(module: &Module) -> crate::Result<ModuleInspection> {
-    let sandbox = Sandbox::new(host::sandbox(None))?;
+async fn inspect_module(module: &Module) -> crate::Result<ModuleInspection> {
+    let sandbox = Sandbox::new(host::sandbox_config(None))?;
     let inspection = sandbox.inspect(module.bytes().clone()).await;
     Ok(inspection.map_err(|error| format!("{}: {error}", module.reference()))?)
 }
@@ -94,7 +94,7 @@ pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
     match text.parse() {
         Ok(ModuleReference::File(path)) if text.starts_with("stock:") => Ok(path),
         Err(error) if text.starts_with("stock:") => Err(error.to_string()),
-        _ => existing(text),
+        _ => parse_existing_path(text),
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn invalid_arguments_of_pull_push_and_inspect_are_refused() {
-        crate::assert_accepted(&[
+        crate::assert_acceptance(&[
             ("pull oci://r.example.com/a:1", true),
             (
                 "pull https://example.com/a.wasm -o a.wasm --store s --proxy http://p:3128",

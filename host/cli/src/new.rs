@@ -44,11 +44,11 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         lang,
         template,
     } = arguments;
-    let name = name(directory, *lang)?;
+    let name = plugin_name(directory, *lang)?;
     let is_free = match fs::read_dir(directory) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(error) => return Err(files::at(directory)(error).into()),
+        Err(error) => return Err(files::error_at(directory)(error).into()),
     };
     if !is_free {
         return Err(format!("{} is not empty; name another directory", directory.display()).into());
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         let content = str::from_utf8(content)
             .map(filled)
             .map_err(|error| format!("the template {path}: {error}"))?;
-        files::replace_in_tree(&directory.join(path), content.as_bytes(), files::PUBLIC)?;
+        files::replace_in_tree(&directory.join(path), content.as_bytes(), files::PUBLIC_MODE)?;
     }
     for (path, content) in language.sdk {
         let content = match str::from_utf8(content) {
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
             }
             _ => Cow::Borrowed(*content),
         };
-        files::replace_in_tree(&directory.join(path), &content, files::PUBLIC)?;
+        files::replace_in_tree(&directory.join(path), &content, files::PUBLIC_MODE)?;
     }
     let location = directory.display();
     Ok(write(&format!(
@@ -83,8 +83,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     ))?)
 }
 
-fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
-    const RESERVED: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn else \
+fn plugin_name(directory: &Path, lang: Lang) -> Result<&str, String> {
+    const RESERVED_WORDS: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn else \
          enum examples extern false final fn for if impl in incremental let loop macro match mod move mut \
          override priv proc-macro pub ref return self static std struct super test trait true try type \
          typeof unsafe use where while";
@@ -100,7 +100,7 @@ fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
             "`{name}` is not a name for a plugin; write lower-case letters, digits and `-`, as in `require-label`"
         ));
     }
-    if lang == Lang::Rust && RESERVED.split(' ').any(|reserved| reserved == name) {
+    if lang == Lang::Rust && RESERVED_WORDS.split(' ').any(|reserved| reserved == name) {
         Err(format!(
             "`{name}` is reserved in Rust; choose another name, as in `require-label`"
         ))
@@ -125,9 +125,9 @@ mod tests {
             ("..", None),
             ("match", None),
         ] {
-            assert_eq!(name(Path::new(path), Lang::Rust).ok(), expected, "{path}");
+            assert_eq!(plugin_name(Path::new(path), Lang::Rust).ok(), expected, "{path}");
         }
-        assert_eq!(name(Path::new("match"), Lang::Python), Ok("match"));
+        assert_eq!(plugin_name(Path::new("match"), Lang::Python), Ok("match"));
     }
 
     #[test]

@@ -49,12 +49,12 @@ pub(crate) fn write(text: &str) -> io::Result<()> {
 }
 
 /// Replaces control characters in untrusted text, because they could move the cursor or change colours.
-pub(crate) fn harmless(text: &str) -> String {
+pub(crate) fn sanitize_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Replaces control characters in untrusted text, as [`harmless`] does, but keeps line breaks and tabs.
-pub(crate) fn harmless_lines(text: &str) -> String {
+/// Replaces control characters in untrusted text, as [`sanitize_line`] does, but keeps line breaks and tabs.
+pub(crate) fn sanitize_lines(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), " ")
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn harmless_lines(text: &str) -> String {
 pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) -> Vec<Vec<String>> {
     let lines = |object: Option<&Json>| {
         let text = object.map(|object| format!("{object:#}")).unwrap_or_default();
-        harmless_lines(&(text + "\n"))
+        sanitize_lines(&(text + "\n"))
     };
     let (before, after) = (lines(before), lines(after));
     let patch = DiffOptions::new()
@@ -97,8 +97,8 @@ mod tests {
             ("\u{1b}[31mred\r", " [31mred ", " [31mred "),
             ("\u{9b}2J", " 2J", " 2J"),
         ] {
-            assert_eq!(harmless(text), one_line);
-            assert_eq!(harmless_lines(text), lines);
+            assert_eq!(sanitize_line(text), one_line);
+            assert_eq!(sanitize_lines(text), lines);
         }
     }
 }

@@ -10,14 +10,14 @@ use admittance::{LivePlugin, Progress, catalog::FetchProgress};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 
-use crate::output::harmless;
+use crate::output::sanitize_line;
 
 /// Returns a callback that shows how plugins are loaded: as progress bars on a terminal until the first table is
 /// loaded, and then as log lines.
-pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
+pub(crate) fn loading_display() -> impl Fn(Progress) + Send + Sync + 'static {
     let screen = Mutex::new(LoadingScreen::Waiting);
     let (prepared, loaded) = (LoggedModules::default(), LoggedModules::default());
-    let log = move |plugin: &LivePlugin| log(plugin, loaded.is_new(&plugin.status.digest));
+    let log = move |plugin: &LivePlugin| log_plugin(plugin, loaded.is_new(&plugin.status.digest));
     move |progress| {
         let mut screen = screen.lock();
         match progress {
@@ -103,7 +103,7 @@ impl Bars {
     fn new(plugins: usize) -> Self {
         let multi_progress = MultiProgress::new();
         let bar = multi_progress.add(ProgressBar::new(plugins as u64));
-        let bar = styled(bar, "{spinner} loading plugins {bar:30} {pos}/{len} {elapsed}");
+        let bar = with_style(bar, "{spinner} loading plugins {bar:30} {pos}/{len} {elapsed}");
         Self {
             transfers: Transfers::new("fetching", Some(multi_progress.clone())),
             plugins: bar,
@@ -112,7 +112,7 @@ impl Bars {
     }
 }
 
-fn log(loaded: &LivePlugin, is_new: bool) {
+fn log_plugin(loaded: &LivePlugin, is_new: bool) {
     let status = &loaded.status;
     let configured = match &status.configured_per_call {
         None => "snapshot".to_owned(),
@@ -156,7 +156,7 @@ fn log_fetch(progress: FetchProgress) {
     }
 }
 
-pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+pub(crate) fn with_style(bar: ProgressBar, template: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
@@ -164,7 +164,7 @@ pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     bar
 }
 
-pub(crate) fn transfer(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sync {
+pub(crate) fn transfer_display(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sync {
     let transfers = Transfers::new(verb, std::io::stderr().is_terminal().then(MultiProgress::new));
     move |progress| transfers.show("", progress)
 }
@@ -173,7 +173,7 @@ pub(crate) fn transfer(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sy
 struct Transfers {
     bars: Option<MultiProgress>,
     /// The bars of the transfers that are under way, by the reference of the module.
-    current: Mutex<HashMap<String, ProgressBar>>,
+    active_bars: Mutex<HashMap<String, ProgressBar>>,
     verb: &'static str,
 }
 
@@ -181,7 +181,7 @@ impl Transfers {
     fn new(verb: &'static str, bars: Option<MultiProgress>) -> Self {
         Self {
             bars,
-            current: Mutex::default(),
+            active_bars: Mutex::default(),
             verb,
         }
     }
@@ -204,20 +204,20 @@ impl Transfers {
                 let size = total.map(|total| format!(", {total} bytes"));
                 Some(format!("{verb} {reference}{}", size.unwrap_or_default()))
             }
-            FetchProgress::Retrying { after, error } => Some(retrying(after, &error.to_string())),
+            FetchProgress::Retrying { after, error } => Some(retry_text(after, &error.to_string())),
             FetchProgress::Received { .. } | FetchProgress::Finished => None,
         }
     }
 
     fn draw(&self, bars: &MultiProgress, which: &str, progress: FetchProgress) {
-        let mut current = self.current.lock();
+        let mut current = self.active_bars.lock();
         match progress {
             FetchProgress::Started { reference, total } => {
                 if let Some(before) = current.remove(which) {
                     before.finish_and_clear();
                 }
-                let bar = bars.add(bar(total));
-                bar.set_message(format!("{} {}", self.verb, harmless(&reference)));
+                let bar = bars.add(transfer_bar(total));
+                bar.set_message(format!("{} {}", self.verb, sanitize_line(&reference)));
                 current.insert(which.to_owned(), bar);
             }
             FetchProgress::Received { bytes } => {
@@ -227,7 +227,7 @@ impl Transfers {
             }
             FetchProgress::Retrying { after, error } => {
                 // An error is ignored, because it only means that the terminal was closed.
-                let _ = bars.println(retrying(after, &error.to_string()));
+                let _ = bars.println(retry_text(after, &error.to_string()));
             }
             FetchProgress::Finished => {
                 if let Some(bar) = current.remove(which) {
@@ -239,17 +239,17 @@ impl Transfers {
     }
 }
 
-fn retrying(after: Duration, error: &str) -> String {
-    format!("{}; retrying in {:.1} s", harmless(error), after.as_secs_f64())
+fn retry_text(after: Duration, error: &str) -> String {
+    format!("{}; retrying in {:.1} s", sanitize_line(error), after.as_secs_f64())
 }
 
-fn bar(total: Option<u64>) -> ProgressBar {
+fn transfer_bar(total: Option<u64>) -> ProgressBar {
     match total {
-        Some(total) => styled(
+        Some(total) => with_style(
             ProgressBar::new(total),
             "{spinner} {msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}",
         ),
-        None => styled(ProgressBar::new_spinner(), "{spinner} {msg} {bytes} {bytes_per_sec}"),
+        None => with_style(ProgressBar::new_spinner(), "{spinner} {msg} {bytes} {bytes_per_sec}"),
     }
 }
 
@@ -298,7 +298,7 @@ mod tests {
         let bars = MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::hidden());
         let transfers = Transfers::new("fetching", Some(bars));
         let position = |which: &str| {
-            let current = transfers.current.lock();
+            let current = transfers.active_bars.lock();
             current.get(which).map(|bar| (bar.position(), bar.length()))
         };
         assert_eq!(position("a"), None);

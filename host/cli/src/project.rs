@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::{
     files,
-    output::{BOLD, harmless},
+    output::{BOLD, sanitize_line},
 };
 
 /// The files and commands of projects in one language. The commands run in the project's directory.
@@ -22,12 +22,12 @@ use crate::{
 struct Language {
     /// The files of a project outside `src` and `tests`. The first of them is the manifest, such as `Cargo.toml`.
     files: &'static [&'static str],
-    setup: &'static [SetupStep],
-    build: &'static [&'static str],
+    setup_steps: &'static [SetupStep],
+    build_command: &'static [&'static str],
     component: BuiltComponent,
-    test: &'static [&'static str],
+    test_command: &'static [&'static str],
     /// The exit code by which the test command says that the project has no tests.
-    no_tests: Option<i32>,
+    no_tests_exit_code: Option<i32>,
     environment: &'static [(&'static str, &'static str)],
 }
 
@@ -36,10 +36,10 @@ struct Language {
 #[derive(Debug)]
 struct SetupStep {
     /// A path that exists if the dependencies have been installed, such as `.venv/bin/pip`.
-    result: &'static str,
+    result_path: &'static str,
     /// The files in which the project names its dependencies, and the path of a copy of these files. The copy is made
     /// after `command` has run. If the files differ from the copy later, `command` runs again.
-    named_in: Option<(&'static [&'static str], &'static str)>,
+    dependencies: Option<(&'static [&'static str], &'static str)>,
     command: &'static [&'static str],
 }
 
@@ -63,13 +63,13 @@ enum BuiltComponent {
 
 const TARGET: &str = "wasm32-wasip2";
 
-const UNBUILT: [&str; 4] = ["__pycache__", "node_modules", "target", "tests"];
+const UNBUILT_DIRECTORIES: [&str; 4] = ["__pycache__", "node_modules", "target", "tests"];
 
 const LANGUAGES: [Language; 4] = [
     Language {
         files: &["Cargo.toml", "build.rs"],
-        setup: &[],
-        build: &[
+        setup_steps: &[],
+        build_command: &[
             "cargo",
             "build",
             "--release",
@@ -79,38 +79,38 @@ const LANGUAGES: [Language; 4] = [
             "json-render-diagnostics",
         ],
         component: BuiltComponent::OfCargo,
-        test: &["cargo", "test"],
-        no_tests: None,
+        test_command: &["cargo", "test"],
+        no_tests_exit_code: None,
         environment: &[],
     },
     Language {
         files: &["package.json"],
-        setup: &[SetupStep {
-            result: "node_modules",
-            named_in: Some((&["package.json", "package-lock.json"], "node_modules/.admittance")),
+        setup_steps: &[SetupStep {
+            result_path: "node_modules",
+            dependencies: Some((&["package.json", "package-lock.json"], "node_modules/.admittance")),
             command: &["npm", "install", "--no-audit", "--no-fund"],
         }],
-        build: &["npm", "run", "build"],
+        build_command: &["npm", "run", "build"],
         component: BuiltComponent::File {
             path: "plugin.wasm",
             record: "node_modules/.admittance-build",
         },
-        test: &["npm", "test", "--if-present"],
-        no_tests: None,
+        test_command: &["npm", "test", "--if-present"],
+        no_tests_exit_code: None,
         environment: &[],
     },
     Language {
         files: &["pyproject.toml", "requirements.txt"],
-        setup: &[
+        setup_steps: &[
             SetupStep {
                 // `.venv` alone would not suffice. If Python has no pip, `venv` creates the directory and then fails.
-                result: ".venv/bin/pip",
-                named_in: None,
+                result_path: ".venv/bin/pip",
+                dependencies: None,
                 command: &["python3", "-m", "venv", ".venv"],
             },
             SetupStep {
-                result: ".venv/bin/componentize-py",
-                named_in: Some((&["requirements.txt"], ".venv/.admittance")),
+                result_path: ".venv/bin/componentize-py",
+                dependencies: Some((&["requirements.txt"], ".venv/.admittance")),
                 command: &[
                     ".venv/bin/python",
                     "-m",
@@ -122,7 +122,7 @@ const LANGUAGES: [Language; 4] = [
                 ],
             },
         ],
-        build: &[
+        build_command: &[
             ".venv/bin/componentize-py",
             "--quiet",
             "--wit-path",
@@ -142,8 +142,8 @@ const LANGUAGES: [Language; 4] = [
             path: "plugin.wasm",
             record: ".venv/.admittance-build",
         },
-        test: &[".venv/bin/python", "-m", "unittest", "discover", "-s", "tests"],
-        no_tests: Some(5),
+        test_command: &[".venv/bin/python", "-m", "unittest", "discover", "-s", "tests"],
+        no_tests_exit_code: Some(5),
         environment: &[
             ("PYTHONPATH", "src:vendor"),
             ("PYTHONDONTWRITEBYTECODE", "1"),
@@ -155,14 +155,14 @@ const LANGUAGES: [Language; 4] = [
     // for a Makefile last.
     Language {
         files: &["Makefile"],
-        setup: &[],
-        build: &["make", "plugin.wasm"],
+        setup_steps: &[],
+        build_command: &["make", "plugin.wasm"],
         component: BuiltComponent::File {
             path: "plugin.wasm",
             record: ".admittance-build",
         },
-        test: &["make", "--silent", "test"],
-        no_tests: None,
+        test_command: &["make", "--silent", "test"],
+        no_tests_exit_code: None,
         environment: &[],
     },
 ];
@@ -195,11 +195,11 @@ struct CargoMessage {
 }
 
 impl Project {
-    pub(crate) fn at(directory: &Path) -> Option<Self> {
-        let is_own = |language: &&Language| directory.join(language.manifest()).is_file();
+    pub(crate) fn in_directory(directory: &Path) -> Option<Self> {
+        let has_manifest = |language: &&Language| directory.join(language.manifest()).is_file();
         Some(Self {
             directory: directory.to_owned(),
-            language: LANGUAGES.iter().find(is_own)?,
+            language: LANGUAGES.iter().find(has_manifest)?,
         })
     }
 
@@ -216,12 +216,12 @@ impl Project {
     }
 
     pub(crate) fn test_command(&self) -> String {
-        self.language.test.join(" ")
+        self.language.test_command.join(" ")
     }
 
     pub(crate) fn build(&self) -> crate::Result<PathBuf> {
-        for setup in self.language.setup {
-            self.install(setup)?;
+        for setup in self.language.setup_steps {
+            self.run_setup_step(setup)?;
         }
         match self.language.component {
             BuiltComponent::OfCargo => self.build_with_cargo(),
@@ -229,42 +229,42 @@ impl Project {
                 let component = self.directory.join(path);
                 let record = self.directory.join(record);
                 // The files are read before the build, because they may change during it.
-                let source = self.source(&component)?;
-                let built = || {
+                let source = self.source_digest(&component)?;
+                let build_record = || {
                     let bytes = files::read_bytes(&component)?;
-                    io::Result::Ok(format!("{source} {}\n", Digest::of(bytes)))
+                    io::Result::Ok(format!("{source} {}\n", Digest::of_bytes(bytes)))
                 };
                 let is_current = |built: String| files::read(&record).is_ok_and(|record_text| record_text == built);
-                if built().is_ok_and(is_current) {
+                if build_record().is_ok_and(is_current) {
                     return Ok(component);
                 }
-                let command = self.language.build.join(" ");
-                if !self.run(self.language.build)?.success() {
-                    return Err(does_not_compile(&command).into());
+                let command = self.language.build_command.join(" ");
+                if !self.run(self.language.build_command)?.success() {
+                    return Err(compile_failure(&command).into());
                 }
-                let built =
-                    built().map_err(|_| format!("`{command}` writes no {path}; let it write the component there"))?;
-                fs::write(&record, built).map_err(files::at(&record))?;
+                let new_record = build_record()
+                    .map_err(|_| format!("`{command}` writes no {path}; let it write the component there"))?;
+                fs::write(&record, new_record).map_err(files::error_at(&record))?;
                 Ok(component)
             }
         }
     }
 
-    fn source(&self, component: &Path) -> Result<Digest, String> {
+    fn source_digest(&self, component: &Path) -> Result<Digest, String> {
         let mut parts = Vec::new();
         let mut directories = self.linked_packages();
         directories.push(self.directory.clone());
         while let Some(directory) = directories.pop() {
-            for entry in sorted_entries(&directory).map_err(files::at(&directory))? {
+            for entry in sorted_entries(&directory).map_err(files::error_at(&directory))? {
                 let (name, path) = (entry.file_name(), entry.path());
                 let is_hidden = name.as_encoded_bytes().starts_with(b".");
-                if is_hidden || path == component || UNBUILT.iter().any(|unbuilt| name == *unbuilt) {
+                if is_hidden || path == component || UNBUILT_DIRECTORIES.iter().any(|unbuilt| name == *unbuilt) {
                     continue;
                 }
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     directories.push(path);
                 } else if path.is_file() {
-                    parts.push(files::read_bytes(&path).map_err(files::at(&path))?);
+                    parts.push(files::read_bytes(&path).map_err(files::error_at(&path))?);
                     parts.push(path.into_os_string().into_encoded_bytes());
                 }
             }
@@ -287,13 +287,13 @@ impl Project {
     }
 
     fn build_with_cargo(&self) -> crate::Result<PathBuf> {
-        let words = self.language.build;
+        let words = self.language.build_command;
         let manifest = fs::canonicalize(self.directory.join(self.language.manifest()))?;
         let mut command = self.command(words);
         let mut cargo = command
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| not_started(words, &error))?;
+            .map_err(|error| start_failure(words, &error))?;
         let mut component = None;
         if let Some(output) = cargo.stdout.take() {
             for line in BufReader::new(output).lines() {
@@ -304,7 +304,7 @@ impl Project {
             return Err(if self.lacks_target() {
                 format!("the target {TARGET} is not installed for this toolchain; run `rustup target add {TARGET}`")
             } else {
-                does_not_compile("cargo build")
+                compile_failure("cargo build")
             }
             .into());
         }
@@ -316,10 +316,10 @@ impl Project {
         })?)
     }
 
-    fn install(&self, setup: &SetupStep) -> crate::Result<()> {
+    fn run_setup_step(&self, setup: &SetupStep) -> crate::Result<()> {
         let SetupStep {
-            result,
-            named_in,
+            result_path: result,
+            dependencies: named_in,
             command,
         } = setup;
         let read_file = |file: &&str| files::read_bytes(&self.directory.join(file)).unwrap_or_default();
@@ -339,27 +339,27 @@ impl Project {
         // writes package-lock.json, for example.
         if let Some((text, relative_path)) = read_dependencies() {
             let copy_path = self.directory.join(relative_path);
-            fs::write(&copy_path, text).map_err(files::at(&copy_path))?;
+            fs::write(&copy_path, text).map_err(files::error_at(&copy_path))?;
         }
         Ok(())
     }
 
     /// Runs the native tests, which print to standard error; returns whether they pass.
     pub(crate) fn test(&self) -> crate::Result<bool> {
-        let status = self.run(self.language.test)?;
-        let has_none = status.code().is_some() && status.code() == self.language.no_tests;
-        Ok(status.success() || has_none)
+        let status = self.run(self.language.test_command)?;
+        let has_no_tests = status.code().is_some() && status.code() == self.language.no_tests_exit_code;
+        Ok(status.success() || has_no_tests)
     }
 
     fn run(&self, words: &[&str]) -> Result<ExitStatus, String> {
         let status = self.command(words).stdout(io::stderr()).status();
-        status.map_err(|error| not_started(words, &error))
+        status.map_err(|error| start_failure(words, &error))
     }
 
     /// Prints a command to standard error, and returns it ready to be run.
     fn command(&self, words: &[&str]) -> Command {
-        anstream::eprintln!("{BOLD}{}{BOLD:#}", harmless(&words.join(" ")));
-        let (name, rest) = words.split_first().unwrap_or((&"", &[]));
+        anstream::eprintln!("{BOLD}{}{BOLD:#}", sanitize_line(&words.join(" ")));
+        let (name, args) = words.split_first().unwrap_or((&"", &[]));
         let variable = TOOLS.iter().find(|(tool, ..)| tool == name);
         let mut command = Command::new(match variable {
             Some((_, variable, _)) => program(variable, name),
@@ -371,7 +371,7 @@ impl Project {
             None => name.into(),
         });
         command
-            .args(rest)
+            .args(args)
             .envs(self.language.environment.iter().copied())
             .current_dir(&self.directory)
             .stdin(Stdio::null());
@@ -399,21 +399,21 @@ fn sorted_entries(directory: &Path) -> io::Result<Vec<fs::DirEntry>> {
 /// dependencies are ignored.
 fn component_in(line: &str, manifest: &Path) -> Option<PathBuf> {
     let message: CargoMessage = serde_json::from_str(line).ok()?;
-    let is_own = message.reason == "compiler-artifact"
+    let is_own_artifact = message.reason == "compiler-artifact"
         && fs::canonicalize(&message.manifest_path).is_ok_and(|path| path == manifest);
     let mut outputs = message.filenames.into_iter();
-    outputs.find(|file| is_own && files::is_module(file))
+    outputs.find(|file| is_own_artifact && files::is_module(file))
 }
 
 fn program(variable: &str, default: &str) -> OsString {
     env::var_os(variable).unwrap_or_else(|| default.into())
 }
 
-fn does_not_compile(command: &str) -> String {
+fn compile_failure(command: &str) -> String {
     format!("the plugin does not compile: `{command}` failed, and its output is above")
 }
 
-fn not_started(words: &[&str], error: &io::Error) -> String {
+fn start_failure(words: &[&str], error: &io::Error) -> String {
     let name = words.first().copied().unwrap_or_default();
     let tool = TOOLS.iter().find(|(tool, ..)| *tool == name);
     match (error.kind(), tool) {

@@ -54,18 +54,18 @@ struct Query {
 }
 
 impl Query {
-    fn show<T: Serialize + DeserializeOwned>(
+    fn get_and_print<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],
         parameters: &[(&str, String)],
         text: impl FnOnce(&T) -> String,
     ) -> crate::Result<T> {
         let message = Message { parameters, body: None };
-        self.send(Method::GET, path, message, text)
+        self.send_and_print(Method::GET, path, message, text)
     }
 
     /// Posts a body to the driver as JSON, and prints the reply. The body `()` is not sent.
-    fn post<T: Serialize + DeserializeOwned>(
+    fn post_and_print<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],
         body: &impl Serialize,
@@ -76,10 +76,10 @@ impl Query {
             parameters: &[],
             body: body.map(|body| (JSON, body)),
         };
-        self.send(Method::POST, path, message, text).map(drop)
+        self.send_and_print(Method::POST, path, message, text).map(drop)
     }
 
-    fn send<T: Serialize + DeserializeOwned>(
+    fn send_and_print<T: Serialize + DeserializeOwned>(
         &self,
         method: Method,
         path: &[&str],

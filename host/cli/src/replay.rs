@@ -14,14 +14,14 @@ use admittance::{
 use admittance_driver::{Config, LogFormat};
 use clap::Args;
 
-pub(crate) use self::chains::{load, without_candidates};
+pub(crate) use self::chains::{load_without_candidates, without_candidates};
 use self::{
     answer::ReplayAnswer,
     recorded::RecordedAdmission,
     report::{ReplayDifference, ReplayReport},
 };
 use crate::{
-    arguments::{definitions_or_configured, existing},
+    arguments::{definitions_or_configured, parse_existing_path},
     files, host, logging, modules,
     output::Output,
     simulation::SimulatedSurroundings,
@@ -38,10 +38,10 @@ use crate::{
   admittance replay reviews.json new-chains/ --against chains/")]
 pub(crate) struct Arguments {
     /// A file from `record`, or a file of concatenated AdmissionReviews.
-    #[arg(value_name = "REQUESTS", value_parser = existing)]
+    #[arg(value_name = "REQUESTS", value_parser = parse_existing_path)]
     requests: PathBuf,
     /// Chain files, or directories of them [default: the definitions of --config].
-    #[arg(value_name = "CHAINS", required_unless_present = "config", value_parser = existing)]
+    #[arg(value_name = "CHAINS", required_unless_present = "config", value_parser = parse_existing_path)]
     chains: Vec<PathBuf>,
     /// The module to run in place of the plugin of --stage: a file or a reference.
     #[arg(long, value_name = "FILE|REFERENCE", requires = "stage", value_parser = modules::module_or_file)]
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "CHAIN/STAGE", requires = "module")]
     stage: Option<StageId>,
     /// Compare with the answers of these chains, instead of the recorded answers.
-    #[arg(long, value_name = "CHAINS", num_args = 1.., value_parser = existing)]
+    #[arg(long, value_name = "CHAINS", num_args = 1.., value_parser = parse_existing_path)]
     against: Vec<PathBuf>,
     /// Call the webhooks of the chains for each request, as live traffic does. Without this option, chains with
     /// webhooks are refused.
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     call_webhooks: bool,
     /// A configuration of `serve`. The replay takes from it the settings for modules, signatures, namespaces and
     /// webhook addresses.
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
@@ -74,14 +74,14 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
     let replayed = crate::block_on(replay(arguments))?;
-    let report = replayed.map_err(|error| arguments.swapped().map_or(error, Into::into))?;
+    let report = replayed.map_err(|error| arguments.swapped_arguments_hint().map_or(error, Into::into))?;
     arguments.output.print(&report, ReplayReport::text)?;
     Ok(crate::exit_code(report.different == 0))
 }
 
 impl Arguments {
-    fn swapped(&self) -> Option<String> {
-        let (requests, chains) = (self.requests.display(), files::list(&self.chains));
+    fn swapped_arguments_hint(&self) -> Option<String> {
+        let (requests, chains) = (self.requests.display(), files::join_paths(&self.chains));
         let loaded = definitions::load(std::slice::from_ref(&self.requests));
         loaded.is_ok_and(|loaded_chains| !loaded_chains.is_empty()).then(|| {
             format!("{requests} has chains, which come after the requests: `admittance replay {chains} {requests}`")
@@ -93,28 +93,28 @@ async fn replay(arguments: &Arguments) -> crate::Result<ReplayReport> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let chain_paths = definitions_or_configured(&arguments.chains, config.as_ref());
     let webhooks = arguments.call_webhooks;
-    let mut definitions = chains::load(&chain_paths, webhooks)?;
+    let mut definitions = chains::load_without_candidates(&chain_paths, webhooks)?;
     if let (Some(module), Some(stage)) = (&arguments.module, &arguments.stage) {
-        chains::replace(&mut definitions, stage, module)?;
+        chains::replace_module(&mut definitions, stage, module)?;
     }
     let current = SimulatedSurroundings::default();
     let against = match arguments.against.as_slice() {
         [] => None,
         paths => {
-            let definitions = chains::load(paths, webhooks)?;
-            Some(table(arguments, config.as_ref(), &current, definitions).await?)
+            let definitions = chains::load_without_candidates(paths, webhooks)?;
+            Some(build_table(arguments, config.as_ref(), &current, definitions).await?)
         }
     };
-    let table = table(arguments, config.as_ref(), &current, definitions).await?;
+    let table = build_table(arguments, config.as_ref(), &current, definitions).await?;
 
     let mut report = ReplayReport::default();
-    for recorded in recorded::open(&arguments.requests)? {
+    for recorded in recorded::open_recording(&arguments.requests)? {
         let recorded = recorded?;
         let before = match &against {
-            Some(against) => answer(against, &current, &recorded).await?,
-            None => recorded.answer()?,
+            Some(against) => replay_request(against, &current, &recorded).await?,
+            None => recorded.recorded_answer()?,
         };
-        let after = answer(&table, &current, &recorded).await?;
+        let after = replay_request(&table, &current, &recorded).await?;
         report.requests += 1;
         report.redacted += u64::from(recorded.is_redacted);
         let parts = before.differences(&after, recorded.is_redacted);
@@ -127,29 +127,29 @@ async fn replay(arguments: &Arguments) -> crate::Result<ReplayReport> {
         }
     }
     if report.requests == 0 {
-        return Err(files::at(&arguments.requests)("it contains no request").into());
+        return Err(files::error_at(&arguments.requests)("it contains no request").into());
     }
     Ok(report)
 }
 
-async fn answer(
+async fn replay_request(
     table: &Table,
-    current: &SimulatedSurroundings,
+    surroundings: &SimulatedSurroundings,
     recorded: &RecordedAdmission,
 ) -> crate::Result<ReplayAnswer> {
-    current.set(recorded.surroundings.clone());
+    surroundings.set_current(recorded.surroundings.clone());
     let outcome = table.admit(recorded.request.clone()).await;
     Ok(ReplayAnswer::from_outcome(&recorded.request, &outcome)?)
 }
 
-async fn table(
+async fn build_table(
     arguments: &Arguments,
     config: Option<&Config>,
-    current: &SimulatedSurroundings,
+    surroundings: &SimulatedSurroundings,
     definitions: Vec<ChainDefinition>,
 ) -> Result<Arc<Table>, admittance::Error> {
     let builder = host::builder_for_requests(config, arguments.store.clone());
-    host::table(builder.sandbox(current.sandbox(config)), definitions).await
+    host::build_table(builder.sandbox(surroundings.sandbox(config)), definitions).await
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(crate) struct RunReport {
     pub(crate) request: Request,
     pub(crate) outcome: Outcome,
     /// The chains whose rules do not match the request.
-    pub(crate) unmatched: Vec<MismatchedChain>,
+    pub(crate) unmatched_chains: Vec<MismatchedChain>,
 }
 
 #[derive(derive_more::Display)]
@@ -56,7 +56,7 @@ impl RunReports {
             let (count, decision, style, why) = match &outcome.decision {
                 Decision::Refused(refusal) => (&mut refused, "refused", BAD, refusal.to_string()),
                 Decision::Allowed if outcome.trace.is_empty() => {
-                    let reasons: Vec<_> = report.unmatched.iter().map(ToString::to_string).collect();
+                    let reasons: Vec<_> = report.unmatched_chains.iter().map(ToString::to_string).collect();
                     (&mut unmatched, "not matched", WARN, reasons.join("; "))
                 }
                 Decision::Allowed if outcome.is_changed() => {
@@ -67,9 +67,9 @@ impl RunReports {
             };
             *count += 1;
             let request = &report.request;
-            let object = human::object(request.namespace.as_deref(), &request.name);
-            table.row([
-                TableCell::text(decision).styled(style),
+            let object = human::object_name(request.namespace.as_deref(), &request.name);
+            table.push_row([
+                TableCell::text(decision).with_style(style),
                 TableCell::text(format!("{} {} {object}", request.operation, request.kind)),
                 TableCell::text(&report.location),
                 TableCell::text(why),
@@ -93,7 +93,7 @@ impl RunReports {
 impl RunReport {
     pub(crate) fn text(&self) -> String {
         let outcome = &self.outcome;
-        let mut text = self.stages();
+        let mut text = self.stages_text();
         if outcome.is_allowed() && outcome.is_changed() {
             let (before, after) = (self.request.object.as_ref(), outcome.object.as_ref());
             let diffs = diff(before.map(Object::value), after.map(Object::value), 3);
@@ -104,7 +104,7 @@ impl RunReport {
             text += &format!("{WARN}warning:{WARN:#} {warning}\n");
         }
         for row in &outcome.trace {
-            for cause in causes(&row.result) {
+            for cause in denial_causes(&row.result) {
                 text += &format!("{DIM}cause {}:{DIM:#} {cause}\n", row.stage);
             }
         }
@@ -124,14 +124,14 @@ impl RunReport {
         }
     }
 
-    fn stages(&self) -> String {
+    fn stages_text(&self) -> String {
         let mut table = TextTable::new(["CHAIN", "STAGE", "VERDICT", "TIME", "WHY"]);
         let refusal = match &self.outcome.decision {
             Decision::Refused(refusal) => Some(refusal),
             Decision::Allowed => None,
         };
         for row in &self.outcome.trace {
-            let (style, why) = describe(row, refusal.is_some_and(|refusal| is_of(refusal, row)));
+            let (style, why) = describe_result(row, refusal.is_some_and(|refusal| is_refused_by(refusal, row)));
             let mut verdict = row.result.as_str().to_owned();
             if row.mode == Mode::Audit {
                 verdict.push_str(" (audit)");
@@ -143,19 +143,19 @@ impl RunReport {
                 StageResult::NotReached => String::new(),
                 _ => human::duration(row.duration),
             };
-            table.row([
+            table.push_row([
                 TableCell::text(&row.chain),
                 TableCell::text(&row.stage),
-                TableCell::text(verdict).styled(style),
+                TableCell::text(verdict).with_style(style),
                 TableCell::number(time),
                 TableCell::text(why),
             ]);
         }
-        for MismatchedChain { chain, reason: why } in &self.unmatched {
-            table.row([
+        for MismatchedChain { chain, reason: why } in &self.unmatched_chains {
+            table.push_row([
                 TableCell::text(chain),
                 TableCell::default(),
-                TableCell::text("not matched").styled(DIM),
+                TableCell::text("not matched").with_style(DIM),
                 TableCell::default(),
                 TableCell::text(why),
             ]);
@@ -174,28 +174,28 @@ impl RunReport {
             "source": self.location,
             "allowed": outcome.is_allowed(),
             "changed": outcome.is_changed(),
-            "unmatchedChains": self.unmatched.iter().map(|unmatched| &unmatched.chain).collect::<Vec<_>>(),
-            "stages": outcome.trace.iter().map(stage).collect::<Vec<_>>(),
+            "unmatchedChains": self.unmatched_chains.iter().map(|unmatched| &unmatched.chain).collect::<Vec<_>>(),
+            "stages": outcome.trace.iter().map(stage_json).collect::<Vec<_>>(),
             "warnings": outcome.warnings,
             "auditAnnotations": annotations,
             "patch": outcome.patch,
             "object": outcome.object.as_ref().map(Object::value),
         });
         if let (Decision::Refused(refusal), Some(report)) = (&outcome.decision, report.as_object_mut()) {
-            report.insert("refusal".into(), refused(refusal));
+            report.insert("refusal".into(), refusal_json(refusal));
         }
         report
     }
 }
 
-fn is_of(refusal: &RequestRefusal, row: &TraceRow) -> bool {
+fn is_refused_by(refusal: &RequestRefusal, row: &TraceRow) -> bool {
     let is_decided = matches!(row.result, StageResult::Denied(_) | StageResult::Failed { .. });
     is_decided && (&refusal.chain, &refusal.stage) == (&row.chain, &row.stage)
 }
 
 /// Describes what a stage did, for its row in a table. If the stage decided the request, its message is left out here,
 /// because it is printed below the table.
-fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
+fn describe_result(row: &TraceRow, is_decisive: bool) -> (Style, String) {
     match &row.result {
         StageResult::Skipped(reason) => match &row.exception {
             Some(exception) => (WARN, format!("exception {exception}")),
@@ -220,7 +220,7 @@ fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
     }
 }
 
-fn causes(result: &StageResult) -> Vec<String> {
+fn denial_causes(result: &StageResult) -> Vec<String> {
     let StageResult::Denied(denial) = result else {
         return Vec::new();
     };
@@ -236,7 +236,7 @@ fn causes(result: &StageResult) -> Vec<String> {
     texts.collect()
 }
 
-fn refused(refusal: &RequestRefusal) -> Value {
+fn refusal_json(refusal: &RequestRefusal) -> Value {
     let RequestRefusal { chain, stage, cause } = refusal;
     let reason = match cause {
         RefusalCause::Denied(denial) => denial.reason.as_str(),
@@ -252,7 +252,7 @@ fn refused(refusal: &RequestRefusal) -> Value {
     })
 }
 
-fn stage(row: &TraceRow) -> Value {
+fn stage_json(row: &TraceRow) -> Value {
     let mut stage = json!({
         "chain": &*row.chain,
         "phase": row.phase.as_str(),
@@ -270,7 +270,7 @@ fn stage(row: &TraceRow) -> Value {
         StageResult::Changed(patch) => json!({"patch": patch}),
         StageResult::Denied(denial) => {
             let mut details = json!({"code": denial.code(), "reason": denial.reason, "message": denial.message});
-            let causes = causes(&row.result);
+            let causes = denial_causes(&row.result);
             if let (false, Some(fields)) = (causes.is_empty(), details.as_object_mut()) {
                 fields.insert("causes".to_owned(), json!(causes));
             }

@@ -77,7 +77,7 @@ pub(crate) struct LocatedRequest {
 }
 
 /// Reads the requests in files and directories, at least one; `-` stands for standard input.
-pub(crate) fn read(
+pub(crate) fn read_requests(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
     dialect: Option<&dyn Dialect>,
@@ -86,25 +86,25 @@ pub(crate) fn read(
     let mut requests = Vec::new();
     if let (Some(head), []) = (&head, paths) {
         let location = arguments.request.clone().unwrap_or_default();
-        let request = from_http(head.as_bytes(), dialect)?;
+        let request = request_from_http(head.as_bytes(), dialect)?;
         requests.push(LocatedRequest { location, request });
     }
-    for path in files_of(paths)? {
-        let mut bytes = bytes_of(&path)?;
+    for path in expand_paths(paths)? {
+        let mut bytes = read_bytes_or_stdin(&path)?;
         if let Some(head) = &head {
             bytes.splice(0..0, head.bytes());
         }
         if is_http(&bytes) {
             let file_location = path.display().to_string();
-            let request = from_http(&bytes, dialect).map_err(files::at(&path))?;
+            let request = request_from_http(&bytes, dialect).map_err(files::error_at(&path))?;
             requests.push(LocatedRequest {
                 location: file_location,
                 request,
             });
             continue;
         }
-        for input in documents(&path, &bytes)? {
-            let request = input.request(arguments)?;
+        for input in read_documents(&path, &bytes)? {
+            let request = input.to_request(arguments)?;
             requests.push(LocatedRequest {
                 location: input.location,
                 request,
@@ -112,37 +112,37 @@ pub(crate) fn read(
         }
     }
     if requests.is_empty() {
-        Err(format!("there is no request in {}", files::list(paths)))
+        Err(format!("there is no request in {}", files::join_paths(paths)))
     } else {
         Ok(requests)
     }
 }
 
-pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, String> {
+pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, String> {
     let mut objects = Vec::new();
-    for path in files_of(paths)? {
-        for RequestDocument { location, json } in documents(&path, &bytes_of(&path)?)? {
+    for path in expand_paths(paths)? {
+        for RequestDocument { location, json } in read_documents(&path, &read_bytes_or_stdin(&path)?)? {
             let value = serde_json::from_slice(&json).map_err(|error| format!("{location}: {error}"))?;
-            ManifestFiles::check(&value).map_err(|problem| format!("{location}: {problem}"))?;
+            ManifestFiles::object_kind(&value).map_err(|problem| format!("{location}: {problem}"))?;
             objects.push(value);
         }
     }
     Ok(objects)
 }
 
-pub(crate) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let file_lists = paths.iter().map(|path| files_in(path).map_err(files::at(path)));
+pub(crate) fn expand_paths(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let file_lists = paths.iter().map(|path| files_in(path).map_err(files::error_at(path)));
     Ok(file_lists.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+fn read_bytes_or_stdin(path: &Path) -> Result<Vec<u8>, String> {
     let bytes = if path == Path::new("-") {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
     } else {
         files::read_bytes(path)
     };
-    bytes.map_err(|error| files::at(path)(files::described(&error)))
+    bytes.map_err(|error| files::error_at(path)(files::describe_error(&error)))
 }
 
 /// Returns whether the first line has the form `METHOD target HTTP/...`.
@@ -151,7 +151,7 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
+fn read_documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
         // A file that begins with `{` is probably JSON. If neither parser can read it, the error of the JSON parser
@@ -160,14 +160,14 @@ fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> 
     } else {
         yaml_documents(&name, bytes)
     };
-    Ok(inputs?.into_iter().flat_map(RequestDocument::items).collect())
+    Ok(inputs?.into_iter().flat_map(RequestDocument::into_items).collect())
 }
 
 fn json_documents(name: &str, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let texts = serde_json::Deserializer::from_slice(bytes)
         .into_iter::<&RawValue>()
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| format!("{name}: {error}; {FORMS}"))?;
+        .map_err(|error| format!("{name}: {error}; {FORMS_ADVICE}"))?;
     let locate = |number: usize| match texts.len() {
         1 => name.to_owned(),
         _ => format!("{name}: document {number}"),
@@ -208,7 +208,7 @@ struct KubernetesList<'a> {
 
 impl RequestDocument {
     /// If the document is a `List`, as `kubectl get` prints it, returns its items, and else the document itself.
-    fn items(self) -> Vec<Self> {
+    fn into_items(self) -> Vec<Self> {
         let parsed = serde_json::from_slice::<KubernetesList<'_>>(&self.json).ok();
         let list = parsed.filter(|list| (list.api_version, list.kind) == ("v1", "List"));
         match list {
@@ -223,9 +223,9 @@ impl RequestDocument {
         }
     }
 
-    fn request(&self, arguments: &ObjectArguments) -> Result<Request, String> {
+    fn to_request(&self, arguments: &ObjectArguments) -> Result<Request, String> {
         let location = &self.location;
-        let object = Object::parse(&self.json).map_err(|error| format!("{location}: {error}; {FORMS}"))?;
+        let object = Object::parse(&self.json).map_err(|error| format!("{location}: {error}; {FORMS_ADVICE}"))?;
         match object.head().kind.as_deref().unwrap_or_default() {
             "AdmissionReview" => match read_review(self.json.clone()) {
                 Ok(review) => Ok(review.request),
@@ -236,19 +236,19 @@ impl RequestDocument {
             )),
             _ => {
                 let (resource, namespace) = (arguments.resource.as_deref(), arguments.namespace.as_deref());
-                Request::described(Some(object), None, arguments.operation, resource, namespace)
-                    .ok_or_else(|| format!("{location}: {FORMS}"))
+                Request::from_objects(Some(object), None, arguments.operation, resource, namespace)
+                    .ok_or_else(|| format!("{location}: {FORMS_ADVICE}"))
             }
         }
     }
 }
 
-const FORMS: &str = "write an AdmissionReview, an object (JSON or YAML), or an HTTP request with its head";
+const FORMS_ADVICE: &str = "write an AdmissionReview, an object (JSON or YAML), or an HTTP request with its head";
 
 pub(crate) const NO_KIND: &str =
     "the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need";
 
-pub(crate) fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<Request, String> {
+pub(crate) fn request_from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<Request, String> {
     let (head, body) = parse_http(bytes).map_err(|error| format!("not an HTTP request: {error}"))?;
     if let Ok(review) = read_review(body.clone()) {
         return Ok(review.request);
@@ -258,7 +258,7 @@ pub(crate) fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<R
     let dialect: &dyn Dialect = match dialect {
         Some(dialect) => dialect,
         None if target.starts_with("/mesosdriver/v4/") => {
-            bcs = bcs_for(&head).map_err(rejected)?;
+            bcs = bcs_dialect_for(&head).map_err(rejection_message)?;
             &bcs
         }
         None => {
@@ -268,7 +268,7 @@ pub(crate) fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<R
             ));
         }
     };
-    let request = dialect.admission_request(&head, &body).map_err(rejected)?;
+    let request = dialect.admission_request(&head, &body).map_err(rejection_message)?;
     request.ok_or_else(|| {
         format!(
             "no hook applies to this request: {} {target} is passed to the upstream unchanged",
@@ -277,11 +277,11 @@ pub(crate) fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<R
     })
 }
 
-fn rejected(reason: impl Display) -> String {
+fn rejection_message(reason: impl Display) -> String {
     format!("the driver would reject the request: {reason}")
 }
 
-fn bcs_for(head: &Parts) -> Result<Bcs, String> {
+fn bcs_dialect_for(head: &Parts) -> Result<Bcs, String> {
     let cluster = head.headers.get("BCS-ClusterID");
     let name = cluster
         .ok_or("the header BCS-ClusterID is missing")?

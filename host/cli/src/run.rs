@@ -20,7 +20,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    arguments::existing,
+    arguments::parse_existing_path,
     check, files, host, logging, modules,
     output::{BAD, DIM, Output},
     report::{MismatchedChain, RunReport, RunReports},
@@ -78,7 +78,7 @@ pub(crate) struct HookArguments {
     /// A configuration of `serve`. Its dialect reads HTTP requests, and its settings for modules and signatures are
     /// used to load plugins [default: admittance.yaml here with --request, and otherwise none]. Without a
     /// configuration, HTTP requests are read with the dialect of the BCS driver.
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
@@ -89,7 +89,7 @@ pub(crate) struct HookArguments {
 pub(crate) struct RequestArguments {
     /// Files with AdmissionReviews or bare objects (JSON or YAML, any number of documents), or with an HTTP
     /// request and its head; directories of them; - for standard input.
-    #[arg(value_name = "REQUEST", required_unless_present = "request", value_parser = existing)]
+    #[arg(value_name = "REQUEST", required_unless_present = "request", value_parser = parse_existing_path)]
     requests: Vec<PathBuf>,
     #[command(flatten)]
     object: ObjectArguments,
@@ -98,23 +98,23 @@ pub(crate) struct RequestArguments {
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
     if !arguments.watch {
-        return crate::block_on(once(arguments))?;
+        return crate::block_on(evaluate_with_hint(arguments))?;
     }
     if arguments.requests.requests.iter().any(|path| path == Path::new("-")) {
         return Err("--watch reads the requests again and again; name a file in place of standard input".into());
     }
     crate::block_on(async {
         tokio::select! {
-            code = again_and_again(arguments) => code,
+            code = evaluate_on_changes(arguments) => code,
             interrupted = tokio::signal::ctrl_c() => Ok(interrupted.map(|()| ExitCode::SUCCESS)?),
         }
     })?
 }
 
-async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
+async fn evaluate_on_changes(arguments: &Arguments) -> crate::Result<ExitCode> {
     loop {
         let mut watch = Watch::new(arguments.watched_paths(), WatchConfig::default()).await;
-        if let Err(error) = once(arguments).await {
+        if let Err(error) = evaluate_with_hint(arguments).await {
             anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error));
         }
         anstream::eprintln!("{DIM}waiting for a change (Ctrl-C ends it){DIM:#}");
@@ -122,20 +122,22 @@ async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
     }
 }
 
-async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
+async fn evaluate_with_hint(arguments: &Arguments) -> crate::Result<ExitCode> {
     evaluate(arguments)
         .await
-        .map_err(|error| arguments.swapped().map_or(error, Into::into))
+        .map_err(|error| arguments.swapped_arguments_hint().map_or(error, Into::into))
 }
 
 async fn evaluate(arguments: &Arguments) -> crate::Result<ExitCode> {
-    let config = arguments.hooks.config(&arguments.requests)?;
+    let config = arguments.hooks.read_config(&arguments.requests)?;
     let requests = arguments.requests.read(config.as_ref())?;
-    let builder = arguments.hooks.builder(&arguments.hooks.hooks, config.as_ref(), None)?;
-    let table = builder.build().await.map_err(check::at_fields)?.table();
+    let builder = arguments
+        .hooks
+        .host_builder(&arguments.hooks.hooks, config.as_ref(), None)?;
+    let table = builder.build().await.map_err(check::locate_settings_mistakes)?.table();
     let mut reports = Vec::new();
     for located_request in requests {
-        reports.push(report(&table, located_request).await);
+        reports.push(run_request(&table, located_request).await);
     }
     let reports = RunReports(reports);
     arguments.output.print(&reports.json(), |_| reports.text())?;
@@ -143,7 +145,7 @@ async fn evaluate(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 impl Arguments {
-    fn swapped(&self) -> Option<String> {
+    fn swapped_arguments_hint(&self) -> Option<String> {
         let is_hooks = |path: &&PathBuf| {
             files::is_module(path)
                 || definitions::load(std::slice::from_ref(path)).is_ok_and(|chains| !chains.is_empty())
@@ -188,11 +190,11 @@ impl Arguments {
 impl RequestArguments {
     pub(crate) fn read(&self, config: Option<&Config>) -> Result<Vec<LocatedRequest>, String> {
         let dialect = config.and_then(|config| config.front.dialect());
-        request_file::read(&self.requests, &self.object, dialect.as_deref())
+        request_file::read_requests(&self.requests, &self.object, dialect.as_deref())
     }
 }
 
-async fn report(table: &Table, LocatedRequest { location, request }: LocatedRequest) -> RunReport {
+async fn run_request(table: &Table, LocatedRequest { location, request }: LocatedRequest) -> RunReport {
     let unmatched = table
         .chains()
         .filter_map(|chain| MismatchedChain::new(chain, &request))
@@ -202,30 +204,30 @@ async fn report(table: &Table, LocatedRequest { location, request }: LocatedRequ
         location,
         request,
         outcome,
-        unmatched,
+        unmatched_chains: unmatched,
     }
 }
 
 impl HookArguments {
-    pub(crate) fn config(&self, requests: &RequestArguments) -> crate::Result<Option<Config>> {
+    pub(crate) fn read_config(&self, requests: &RequestArguments) -> crate::Result<Option<Config>> {
         let default = Path::new(DEFAULT_CONFIG);
         let default = (requests.object.request.is_some() && default.exists()).then_some(default);
         Ok(self.config.as_deref().or(default).map(Config::read).transpose()?)
     }
 
     /// Returns a host builder with the hooks of a chain file, of a directory of chain files, or of one plugin.
-    pub(crate) fn builder(
+    pub(crate) fn host_builder(
         &self,
         hooks: &Path,
         config: Option<&Config>,
         meter: Option<&Arc<CallMeter>>,
     ) -> crate::Result<HostBuilder> {
-        let mut sandbox = host::sandbox(config);
+        let mut sandbox = host::sandbox_config(config);
         sandbox.meter = meter.cloned();
-        let builder = host::builder(config, self.store.clone());
+        let builder = host::host_builder(config, self.store.clone());
         let builder = self.surroundings.simulate(builder, sandbox)?;
         if files::is_module(hooks) {
-            let settings = settings(self.settings.as_deref())?;
+            let settings = parse_settings(self.settings.as_deref())?;
             let mut allow = Grants::default();
             self.allow.iter().cloned().for_each(|grants| allow.extend(grants));
             return Ok(builder.definition(ChainDefinition::of_plugin(hooks, settings, allow)));
@@ -243,7 +245,7 @@ impl HookArguments {
     }
 }
 
-fn settings(text: Option<&str>) -> crate::Result<Value> {
+fn parse_settings(text: Option<&str>) -> crate::Result<Value> {
     let Some(text) = text else {
         return Ok(json!({}));
     };
@@ -269,9 +271,9 @@ mod tests {
         let file = folder.path().join("settings.yaml");
         std::fs::write(&file, "label: team").unwrap();
         let file = file.to_str().unwrap();
-        let read_settings = |text: &str| settings(Some(text)).map_err(|error| error.to_string());
+        let read_settings = |text: &str| parse_settings(Some(text)).map_err(|error| error.to_string());
         let expected = Ok(json!({"label": "team"}));
-        assert_eq!(settings(None).unwrap(), json!({}));
+        assert_eq!(parse_settings(None).unwrap(), json!({}));
         for text in ["{label: team}", r#"{"label": "team"}"#, &format!("@{file}")] {
             assert_eq!(read_settings(text), expected, "{text}");
         }

@@ -43,14 +43,14 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let text = match arguments.document {
         SchemaKind::Chain => CHAIN_SCHEMA.to_owned(),
         SchemaKind::Exception => EXCEPTION.to_owned(),
-        SchemaKind::Config => format!("{:#}\n", configuration()),
+        SchemaKind::Config => format!("{:#}\n", configuration_schema()),
         SchemaKind::Test => TEST.to_owned(),
     };
     Ok(write(&text)?)
 }
 
 /// Returns the schema of the configuration. It does not restrict values, because only `check` validates them.
-fn configuration() -> Value {
+fn configuration_schema() -> Value {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of admittance serve",
@@ -66,12 +66,12 @@ fn configuration() -> Value {
         let (Some(keys), Some(meaning)) = (cells.next(), cells.next()) else {
             continue;
         };
-        let mut description = plain(meaning);
-        if let Some(default) = cells.next().map(plain) {
+        let mut description = plain_text(meaning);
+        if let Some(default) = cells.next().map(plain_text) {
             description += &format!(". Default: {default}");
         }
         for key in keys.split(", ") {
-            if let Some(field) = field(&mut schema, key.trim_matches('`')).as_object_mut() {
+            if let Some(field) = schema_field(&mut schema, key.trim_matches('`')).as_object_mut() {
                 field.insert("description".to_owned(), description.clone().into());
             }
         }
@@ -81,7 +81,7 @@ fn configuration() -> Value {
 
 /// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`. If the whole schema does not describe this
 /// key yet, adds an empty schema for it.
-fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
+fn schema_field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     let mut subschema = schema;
     for part in key.split('.') {
         let is_list = part.ends_with("[]");
@@ -111,7 +111,7 @@ fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
     }
 }
 
-fn plain(markdown: &str) -> String {
+fn plain_text(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;
     while let Some((before, link)) = rest.split_once('[') {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_configuration_schema_describes_nested_keys() {
-        let schema = configuration();
+        let schema = configuration_schema();
         for (pointer, expected) in [
             ("/properties/listen/additionalProperties", json!(false)),
             (
@@ -165,7 +165,7 @@ mod tests {
         ] {
             assert_eq!(schema.pointer(pointer), Some(&expected), "{pointer} in {schema:#}");
         }
-        assert_eq!(plain("a [b](c#d) `e` [f] g"), "a b e [f] g");
+        assert_eq!(plain_text("a [b](c#d) `e` [f] g"), "a b e [f] g");
     }
 
     #[test]

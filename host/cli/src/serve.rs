@@ -23,7 +23,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    arguments::{existing, socket_address, word},
+    arguments::{parse_existing_path, socket_address, word},
     directories,
     exporter::ExportedMetrics,
     files, host, logging, process_metrics,
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     config.listen.address = arguments.listen.unwrap_or(config.listen.address);
     if let Some(address) = arguments.admin {
         config.admin = Some(match config.admin {
-            Some(admin) => admin.at(address)?,
+            Some(admin) => admin.with_address(address)?,
             None => AdminConfig::new(address),
         });
     }
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     let format = arguments.log_format.unwrap_or(config.log.format);
     config.store.directory = arguments.store.or(config.store.directory);
     let history_directory = arguments.history.or(config.history.directory);
-    config.history.directory = directories::history(history_directory, &arguments.config);
+    config.history.directory = directories::history_directory(history_directory, &arguments.config);
     let metrics = install_metrics()?;
     crate::block_on(async {
         let traces = Traces::start(config.tracing.take())?;
@@ -132,18 +132,18 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
         raise_descriptor_limit();
         let served = serve(config, metrics).await;
         if let Some(traces) = traces {
-            traces.end().await;
+            traces.shut_down().await;
         }
         served
     })?
 }
 
 fn read(path: &Path) -> crate::Result<Config> {
-    is_there(path)?;
+    check_config_exists(path)?;
     Ok(Config::read(path)?)
 }
 
-pub(crate) fn is_there(path: &Path) -> Result<(), String> {
+pub(crate) fn check_config_exists(path: &Path) -> Result<(), String> {
     if path == Path::new(DEFAULT_CONFIG) && !path.exists() {
         return Err(format!(
             "there is no {DEFAULT_CONFIG} here; name the configuration with `--config FILE` (or ADMITTANCE_CONFIG), \
@@ -152,7 +152,7 @@ pub(crate) fn is_there(path: &Path) -> Result<(), String> {
         ));
     }
     if !path.exists() {
-        existing(&path.to_string_lossy()).map_err(files::at(path))?;
+        parse_existing_path(&path.to_string_lossy()).map_err(files::error_at(path))?;
     }
     Ok(())
 }
@@ -176,18 +176,18 @@ async fn serve(mut config: Config, metrics: ExportedMetrics) -> crate::Result<Ex
             tracing::info!("admin.address: {why}");
         }
     }
-    let host = build(&config, &connections).await?;
+    let host = build_host(&config, &connections).await?;
     match &connections.cluster {
-        Some(cluster) => warm(cluster, &host),
+        Some(cluster) => watch_cluster_objects(cluster, &host),
         None => warn_of_conditions(&host),
     }
-    connections.webhooks = webhooks(&mut config, &connections).await?;
+    connections.webhooks = open_webhooks(&mut config, &connections).await?;
     let driver = Driver::bind(config, connections, host, admin)
         .await?
-        .workers(Workers::start()?);
+        .with_workers(Workers::start()?);
     let shutdown = Shutdown::default();
-    tokio::spawn(stop_on_signals(shutdown.clone(), signals()?));
-    tokio::spawn(maintain(maintained));
+    tokio::spawn(stop_on_signals(shutdown.clone(), shutdown_signals()?));
+    tokio::spawn(run_metrics_upkeep(maintained));
     Ok(match driver.run(shutdown).await {
         ShutdownResult::Cleanly => {
             tracing::info!("stopped: every request was answered");
@@ -200,11 +200,11 @@ async fn serve(mut config: Config, metrics: ExportedMetrics) -> crate::Result<Ex
     })
 }
 
-async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Result<Option<Webhooks>> {
+async fn open_webhooks(config: &mut Config, connections: &Connections) -> crate::Result<Option<Webhooks>> {
     let Some((webhooks, cluster)) = config.front.webhooks().zip(connections.cluster.as_ref()) else {
         return Ok(None);
     };
-    let checks_definitions = connections.chains.is_some();
+    let checks_definitions = connections.chain_store.is_some();
     let limit = config.limits.request_timeout;
     let webhooks = Webhooks::open(cluster, webhooks.clone(), limit, checks_definitions).await?;
     if let Some(tls) = webhooks.tls() {
@@ -213,20 +213,20 @@ async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Resu
     Ok(Some(webhooks))
 }
 
-async fn build(config: &Config, connections: &Connections) -> crate::Result<Host> {
+async fn build_host(config: &Config, connections: &Connections) -> crate::Result<Host> {
     let mut builder = host::builder_for_requests(Some(config), None)
         .decisions(config.decisions.clone())
-        .revisions(config.history.keep)
+        .revisions(config.history.revisions_max)
         .store_limit(config.store.size_limit)
         .on_bad_definition(config.on_bad_definition)
         .start_without_modules();
-    if connections.together {
+    if connections.goes_live_together {
         builder = builder.go_live_on_request();
     }
     if let Some(history) = &config.history.directory {
         builder = builder.history(history);
     }
-    let mut sandbox = host::sandbox(Some(config));
+    let mut sandbox = host::sandbox_config(Some(config));
     sandbox.http = Some(Arc::new(Outbound::new(config.plugin_http.clone())?));
     if let Some(cluster) = &connections.cluster {
         sandbox.cluster = Some(Arc::new(cluster.clone()));
@@ -252,7 +252,7 @@ fn warn_of_conditions(host: &Host) {
 
 /// Starts to watch what the chains look up in the cluster: namespaces, and the kinds that plugins read. Then the first
 /// requests need not wait until these watches have begun.
-fn warm(cluster: &Cluster, host: &Host) {
+fn watch_cluster_objects(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);
     // An empty selector matches every namespace, so the labels of namespaces are needed only for other selectors.
@@ -274,7 +274,7 @@ fn install_metrics() -> crate::Result<ExportedMetrics> {
     Ok(metrics)
 }
 
-async fn maintain(metrics: ExportedMetrics) {
+async fn run_metrics_upkeep(metrics: ExportedMetrics) {
     let mut ticks = tokio::time::interval(Duration::from_secs(5));
     loop {
         ticks.tick().await;
@@ -282,7 +282,7 @@ async fn maintain(metrics: ExportedMetrics) {
     }
 }
 
-fn signals() -> std::io::Result<[Signal; 2]> {
+fn shutdown_signals() -> std::io::Result<[Signal; 2]> {
     Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?])
 }
 

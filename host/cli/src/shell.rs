@@ -33,24 +33,24 @@ const PROGRAM: &str = "admittance";
 
 impl CompletionsArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
-        Ok(write(&String::from_utf8(script(self.shell)?)?)?)
+        Ok(write(&String::from_utf8(completion_script(self.shell)?)?)?)
     }
 }
 
 /// The environment variable by which a shell's completion script asks for completions. Its value is the shell's name.
-const REQUEST: &str = "ADMITTANCE_COMPLETE";
+const COMPLETION_VARIABLE: &str = "ADMITTANCE_COMPLETE";
 
 /// If a shell's completion script has started the program, completes the command line and exits.
-pub(crate) fn complete() {
+pub(crate) fn complete_if_asked() {
     CompleteEnv::with_factory(crate::Arguments::command)
-        .var(REQUEST)
+        .var(COMPLETION_VARIABLE)
         .complete();
 }
 
-fn script(shell: Shell) -> io::Result<Vec<u8>> {
+fn completion_script(shell: Shell) -> io::Result<Vec<u8>> {
     let mut script = Vec::new();
     if let Some(completer) = Shells::builtins().completer(&shell.to_string()) {
-        completer.write_registration(REQUEST, PROGRAM, PROGRAM, PROGRAM, &mut script)?;
+        completer.write_registration(COMPLETION_VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script)?;
     }
     Ok(script)
 }
@@ -59,11 +59,11 @@ impl ManArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let mut program = crate::Arguments::command();
         program.build();
-        fs::create_dir_all(&self.directory).map_err(files::at(&self.directory))?;
-        self.write(&program, PROGRAM.to_owned())
+        fs::create_dir_all(&self.directory).map_err(files::error_at(&self.directory))?;
+        self.write_page(&program, PROGRAM.to_owned())
     }
 
-    fn write(&self, command: &clap::Command, name: String) -> crate::Result<()> {
+    fn write_page(&self, command: &clap::Command, name: String) -> crate::Result<()> {
         let mut page = Vec::new();
         let man = clap_mangen::Man::new(command.clone()).title(name.clone());
         man.render(&mut page)?;
@@ -71,10 +71,10 @@ impl ManArguments {
         // heading EXAMPLES instead.
         let page = String::from_utf8(page)?.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
         let path = self.directory.join(format!("{name}.1"));
-        files::replace(&path, page.as_bytes(), files::PUBLIC)?;
+        files::replace_file(&path, page.as_bytes(), files::PUBLIC_MODE)?;
         let commands = command.get_subcommands();
         for command in commands.filter(|command| !command.is_hide_set() && command.get_name() != "help") {
-            self.write(command, format!("{name}-{}", command.get_name()))?;
+            self.write_page(command, format!("{name}-{}", command.get_name()))?;
         }
         Ok(())
     }
@@ -89,12 +89,12 @@ mod tests {
 
     use super::*;
 
-    fn commands(parent: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
+    fn all_commands(parent: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
         let subcommands = parent.get_subcommands().filter(|command| !command.is_hide_set());
         subcommands
             .flat_map(|command| {
                 let name = format!("{name} {}", command.get_name());
-                let mut all = commands(command, &name);
+                let mut all = all_commands(command, &name);
                 all.push((name, command.clone()));
                 all
             })
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_help_of_every_command_has_examples() {
-        for (name, command) in commands(&crate::Arguments::command(), PROGRAM) {
+        for (name, command) in all_commands(&crate::Arguments::command(), PROGRAM) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let examples = help.lines().skip(1).filter(|line| line.contains(&name)).count();
             assert!(help.starts_with("Examples:\n") && examples > 0, "{name}: {help}");
@@ -116,7 +116,7 @@ mod tests {
         let pages = folder.path().join("share/man1");
         let directory = pages.clone();
         ManArguments { directory }.run().unwrap();
-        for (name, _) in commands(&crate::Arguments::command(), PROGRAM) {
+        for (name, _) in all_commands(&crate::Arguments::command(), PROGRAM) {
             let page = pages.join(format!("{}.1", name.replace(' ', "-")));
             let text = files::read(&page).unwrap();
             assert!(
@@ -126,8 +126,11 @@ mod tests {
             );
         }
         for shell in Shell::value_variants() {
-            let script = String::from_utf8(script(*shell).unwrap()).unwrap();
-            assert!(script.contains(REQUEST) && script.contains(PROGRAM), "{shell}");
+            let script = String::from_utf8(completion_script(*shell).unwrap()).unwrap();
+            assert!(
+                script.contains(COMPLETION_VARIABLE) && script.contains(PROGRAM),
+                "{shell}"
+            );
         }
         let words = ["admittance", "explain", "--call-w"].map(OsString::from);
         let mut program = crate::Arguments::command();

@@ -19,7 +19,7 @@ use admittance_driver::Config;
 use clap::Args;
 use parking_lot::RwLock;
 
-use crate::{arguments::existing, host, request_file};
+use crate::{arguments::parse_existing_path, host, request_file};
 
 /// Requests run one after the other, so few calls are in flight.
 const CALLS_IN_FLIGHT: u32 = 4;
@@ -34,7 +34,7 @@ pub(crate) struct RequestSurroundings {
 
 impl RequestSurroundings {
     /// Returns these surroundings. A field that is `None` is taken from `other`.
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub(crate) fn with_defaults_from(self, other: Self) -> Self {
         Self {
             cluster: self.cluster.or(other.cluster),
             http: self.http.or(other.http),
@@ -47,21 +47,21 @@ impl RequestSurroundings {
 pub(crate) struct SurroundingFiles {
     /// A file or directory with the objects that plugins find in the cluster. A Namespace among them also gives the
     /// namespace its labels. May be given more than once.
-    #[arg(long, value_name = "FILE|DIRECTORY", value_parser = existing)]
+    #[arg(long, value_name = "FILE|DIRECTORY", value_parser = parse_existing_path)]
     pub(crate) cluster: Vec<PathBuf>,
     /// A file with the answers to HTTP requests of plugins, as under `http` in a case of `test`. The requests are not
     /// sent. May be given more than once.
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     pub(crate) http: Vec<PathBuf>,
 }
 
 impl SurroundingFiles {
     pub(crate) fn simulate(&self, builder: HostBuilder, mut sandbox: SandboxConfig) -> crate::Result<HostBuilder> {
-        let manifests = ManifestFiles::new(request_file::manifests(&self.cluster)?)?;
+        let manifests = ManifestFiles::new(request_file::read_manifests(&self.cluster)?)?;
         if !self.cluster.is_empty() {
             sandbox.cluster = Some(Arc::new(manifests.clone()));
         }
-        let answers = http_files(&self.http)?.unwrap_or_default();
+        let answers = read_http_files(&self.http)?.unwrap_or_default();
         sandbox.http = Some(Arc::new(HttpAnswers::from_iter(answers)));
         Ok(builder.sandbox(sandbox).namespaces(manifests))
     }
@@ -83,26 +83,26 @@ struct CurrentSurroundings {
 }
 
 impl SimulatedSurroundings {
-    pub(crate) fn set(&self, surroundings: RequestSurroundings) {
+    pub(crate) fn set_current(&self, surroundings: RequestSurroundings) {
         let RequestSurroundings { cluster, http } = surroundings;
         let http = http.map(|answers| Arc::new(answers.into_iter().collect()));
         *self.0.write() = CurrentSurroundings { cluster, http };
     }
 
     pub(crate) fn sandbox(&self, config: Option<&Config>) -> SandboxConfig {
-        let mut sandbox = host::sandbox(config);
+        let mut sandbox = host::sandbox_config(config);
         sandbox.calls_in_flight = CALLS_IN_FLIGHT;
         sandbox.cluster = Some(Arc::new(self.clone()));
         sandbox.http = Some(Arc::new(self.clone()));
         sandbox
     }
 
-    fn current(&self) -> CurrentSurroundings {
+    fn current_surroundings(&self) -> CurrentSurroundings {
         self.0.read().clone()
     }
 
-    fn objects(&self) -> Result<ManifestFiles, ClusterError> {
-        self.current().cluster.ok_or_else(|| {
+    fn cluster_objects(&self) -> Result<ManifestFiles, ClusterError> {
+        self.current_surroundings().cluster.ok_or_else(|| {
             ClusterError::Unavailable(
                 "what the cluster contains is not known; list its objects under `cluster`".to_owned(),
             )
@@ -119,7 +119,7 @@ impl ClusterReader for SimulatedSurroundings {
         name: &str,
         deadline: Deadline,
     ) -> Result<Option<String>, ClusterError> {
-        self.objects()?.get(kind, namespace, name, deadline).await
+        self.cluster_objects()?.get(kind, namespace, name, deadline).await
     }
 
     async fn list(
@@ -128,23 +128,27 @@ impl ClusterReader for SimulatedSurroundings {
         query: &ClusterQuery,
         deadline: Deadline,
     ) -> Result<ClusterPage, ClusterError> {
-        self.objects()?.list(kind, query, deadline).await
+        self.cluster_objects()?.list(kind, query, deadline).await
     }
 
-    async fn access(
+    async fn check_access(
         &self,
         user: &UserInfo,
         action: &AccessAttributes,
         deadline: Deadline,
     ) -> Result<AccessCheckResult, ClusterError> {
-        self.objects()?.access(user, action, deadline).await
+        self.cluster_objects()?.check_access(user, action, deadline).await
     }
 }
 
 #[async_trait]
 impl NamespaceSource for SimulatedSurroundings {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
-        self.current().cluster.unwrap_or_default().labels(namespace).await
+        self.current_surroundings()
+            .cluster
+            .unwrap_or_default()
+            .labels(namespace)
+            .await
     }
 }
 
@@ -156,7 +160,7 @@ impl HttpSender for SimulatedSurroundings {
         request: HttpRequest,
         deadline: Deadline,
     ) -> Result<HttpResponse, HttpError> {
-        let answers = self.current().http.ok_or_else(|| {
+        let answers = self.current_surroundings().http.ok_or_else(|| {
             HttpError::Unavailable("what servers answer is not known; list it under `http`".to_owned())
         })?;
         answers.send(grant, request, deadline).await
@@ -164,18 +168,18 @@ impl HttpSender for SimulatedSurroundings {
 }
 
 /// Reads a list of answers to HTTP requests. An entry of the list may also name a file with further answers.
-pub(crate) fn http_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
+pub(crate) fn read_http_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let read_entry = |entry: &Node<'_>| {
         if entry.json().is_string() {
-            entry.in_file(&entry.file()?, |root| root.list_of(answer))
+            entry.read_in_file(&entry.file_path()?, |root| root.list_of(read_answer))
         } else {
-            Some(vec![answer(entry)?])
+            Some(vec![read_answer(entry)?])
         }
     };
     Some(node.list_of(read_entry)?.concat())
 }
 
-fn answer(node: &Node<'_>) -> Option<HttpAnswer> {
+fn read_answer(node: &Node<'_>) -> Option<HttpAnswer> {
     let mut fields = node.object()?;
     let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
     let url = fields.get_required("url", fix, readers::parse_with(|text: &str| text.parse()));
@@ -203,11 +207,11 @@ fn answer(node: &Node<'_>) -> Option<HttpAnswer> {
     })
 }
 
-fn http_files(paths: &[PathBuf]) -> Result<Option<Vec<HttpAnswer>>, Mistakes> {
+fn read_http_files(paths: &[PathBuf]) -> Result<Option<Vec<HttpAnswer>>, Mistakes> {
     let mut mistakes = Mistakes::new();
     let mut answers = Vec::new();
     for path in paths {
-        match document::read_value(path, |root| root.list_of(answer)) {
+        match document::read_value(path, |root| root.list_of(read_answer)) {
             Ok(file_answers) => answers.extend(file_answers),
             Err(file_mistakes) => mistakes.extend(file_mistakes),
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::Style;
 
-use crate::output::{BOLD, DIM, harmless};
+use crate::output::{BOLD, DIM, sanitize_line};
 
 #[derive(Debug)]
 pub(crate) struct TextTable<const COLUMNS: usize> {
@@ -23,7 +23,7 @@ impl TableCell {
     /// Returns a cell with this text. Control characters in it, such as line breaks, are replaced.
     pub(crate) fn text(text: impl AsRef<str>) -> Self {
         Self {
-            text: harmless(text.as_ref()),
+            text: sanitize_line(text.as_ref()),
             ..Self::default()
         }
     }
@@ -38,10 +38,10 @@ impl TableCell {
 
     /// Returns a cell with a number, coloured unless the number is 0.
     pub(crate) fn count(number: u64, style: Style) -> Self {
-        Self::number(number).styled(if number > 0 { style } else { Style::new() })
+        Self::number(number).with_style(if number > 0 { style } else { Style::new() })
     }
 
-    pub(crate) fn styled(mut self, style: Style) -> Self {
+    pub(crate) fn with_style(mut self, style: Style) -> Self {
         self.style = style;
         self
     }
@@ -55,12 +55,12 @@ impl<const COLUMNS: usize> TextTable<COLUMNS> {
         }
     }
 
-    pub(crate) fn row(&mut self, cells: [TableCell; COLUMNS]) {
+    pub(crate) fn push_row(&mut self, cells: [TableCell; COLUMNS]) {
         self.rows.push(cells);
     }
 
     pub(crate) fn text(&self) -> String {
-        let headings = self.headings.map(|heading| TableCell::text(heading).styled(BOLD));
+        let headings = self.headings.map(|heading| TableCell::text(heading).with_style(BOLD));
         let dashed = self.rows.iter().map(|row| row.clone().map(TableCell::or_dash));
         let mut rows = vec![headings];
         rows.extend(dashed);
@@ -110,7 +110,7 @@ impl TableCell {
     }
 }
 
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn strip_styles(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
@@ -122,19 +122,19 @@ mod tests {
     #[test]
     fn a_column_is_as_wide_as_its_widest_cell() {
         let mut table = TextTable::new(["NAME", "CALLS", "WHY"]);
-        table.row([
+        table.push_row([
             TableCell::text("a"),
             TableCell::number(12_345),
             TableCell::text("because"),
         ]);
-        table.row([
+        table.push_row([
             TableCell::text("längere"),
             TableCell::number(1),
-            TableCell::text("two\nlines").styled(BAD),
+            TableCell::text("two\nlines").with_style(BAD),
         ]);
-        table.row([TableCell::text("b"), TableCell::number(""), TableCell::default()]);
+        table.push_row([TableCell::text("b"), TableCell::number(""), TableCell::default()]);
         assert_eq!(
-            plain(&table.text()),
+            strip_styles(&table.text()),
             "NAME     CALLS  WHY\n\
              a        12345  because\n\
              längere      1  two lines\n\

@@ -27,7 +27,7 @@ use self::{
     report::{TestFormat, TestedCase},
     runner::TestBench,
 };
-use crate::{arguments::existing, files, logging, modules, project::Project, request_file};
+use crate::{arguments::parse_existing_path, files, logging, modules, project::Project, request_file};
 
 /// Run the cases of a plugin or a chain in the sandbox.
 ///
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     subject: PathBuf,
     /// A file of cases, or a directory of them [default: the directory `tests` next to the plugin or chain, or in the
     /// project]. May be given more than once.
-    #[arg(long, value_name = "FILE|DIRECTORY", value_parser = existing)]
+    #[arg(long, value_name = "FILE|DIRECTORY", value_parser = parse_existing_path)]
     cases: Vec<PathBuf>,
     /// Run only the cases whose name contains this text, or matches this regular expression between slashes. No native
     /// tests run then.
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     call_webhooks: bool,
     /// A configuration of `serve`, of which the dialect and the settings of modules and signatures are used.
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
@@ -81,13 +81,13 @@ fn subject(text: &str) -> Result<PathBuf, String> {
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
-    let project = Project::at(&arguments.subject);
+    let project = Project::in_directory(&arguments.subject);
     let subject = match &project {
         Some(project) => TestSubject::Plugin(project.build()?),
         None if files::is_module(&arguments.subject) => TestSubject::Plugin(arguments.subject.clone()),
         None => TestSubject::Chains(arguments.subject.clone()),
     };
-    let mut cases = read(&files_of_cases(arguments)?, &subject, config.as_ref())?;
+    let mut cases = read_cases(&case_files(arguments)?, &subject, config.as_ref())?;
     if let Some(pattern) = &arguments.run {
         cases.retain(|case| pattern.is_in(&case.name));
     }
@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         cases.retain(|case| selector.selects(case));
     }
     if cases.is_empty() && (project.is_none() || arguments.run.is_some()) {
-        return Err(no_case(arguments).into());
+        return Err(no_case_message(arguments).into());
     }
     let mut stand = TestBench::new(config, arguments.store.clone(), arguments.call_webhooks);
     let mut tested = crate::block_on(async {
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         for case in cases {
             stand.prepare(&case).await;
             let started = Instant::now();
-            let failures = stand.judge(&case).await;
+            let failures = stand.run_case(&case).await;
             tested.push(TestedCase::new(&case, started.elapsed(), failures));
         }
         tested
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     report::print_rows(arguments.output, &tested)?;
     if let (Some(project), None, None) = (&project, &arguments.run, &arguments.test_case_selector) {
         let started = Instant::now();
-        let native = TestedCase::native(project, started, project.test()?);
+        let native = TestedCase::from_native_tests(project, started, project.test()?);
         report::print_rows(arguments.output, slice::from_ref(&native))?;
         tested.push(native);
     }
@@ -122,36 +122,36 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 /// Returns the files with test cases. These are the files that the arguments name. If the arguments name none, these
 /// are the suites at the tested path. If there are no suites either, these are the files in the directory `tests`,
 /// which is in the tested project or next to the tested file.
-fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
+fn case_files(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
     if !arguments.cases.is_empty() {
-        return request_file::files_of(&arguments.cases);
+        return request_file::expand_paths(&arguments.cases);
     }
-    let suites = suite::find(&arguments.subject)?;
+    let suites = suite::find_suites(&arguments.subject)?;
     if !suites.is_empty() {
         return Ok(suites);
     }
-    let directory = default_cases(&arguments.subject);
+    let directory = default_cases_directory(&arguments.subject);
     if directory.is_dir() {
-        request_file::files_of(&[directory])
+        request_file::expand_paths(&[directory])
     } else {
         Ok(Vec::new())
     }
 }
 
-fn default_cases(subject: &Path) -> PathBuf {
+fn default_cases_directory(subject: &Path) -> PathBuf {
     let beside = if subject.is_dir() {
         subject
     } else {
-        files::directory(subject)
+        files::parent_directory(subject)
     };
     let path = beside.join("tests");
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-fn no_case(arguments: &Arguments) -> String {
+fn no_case_message(arguments: &Arguments) -> String {
     let locations = match arguments.cases.as_slice() {
-        [] => format!("{}/*.yaml", default_cases(&arguments.subject).display()),
-        paths => files::list(paths),
+        [] => format!("{}/*.yaml", default_cases_directory(&arguments.subject).display()),
+        paths => files::join_paths(paths),
     };
     match (&arguments.run, &arguments.test_case_selector) {
         (Some(pattern), None) => format!("no case in {locations} has `{pattern}` in its name"),
@@ -166,12 +166,12 @@ fn no_case(arguments: &Arguments) -> String {
     }
 }
 
-fn read(paths: &[PathBuf], subject: &TestSubject, config: Option<&Config>) -> Result<Vec<TestCase>, Mistakes> {
+fn read_cases(paths: &[PathBuf], subject: &TestSubject, config: Option<&Config>) -> Result<Vec<TestCase>, Mistakes> {
     let dialect = config.and_then(|config| config.front.dialect());
     let mut mistakes = Mistakes::new();
     let cases = paths
         .iter()
-        .flat_map(|path| case::read(path, subject, dialect.as_deref(), &mut mistakes))
+        .flat_map(|path| case::read_cases(path, subject, dialect.as_deref(), &mut mistakes))
         .collect();
     mistakes.into_result(cases)
 }

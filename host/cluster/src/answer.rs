@@ -17,13 +17,13 @@ use tokio_util::{
 
 use crate::{Cluster, ForwardError};
 
-const LIMIT: usize = 32 << 20;
+const BODY_LIMIT: usize = 32 << 20;
 
-const ATTEMPTS: u32 = 6;
+const ATTEMPTS_MAX: u32 = 6;
 
 /// The pause before a request is sent again, unless the API server names one.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiServerAnswer {
@@ -39,7 +39,7 @@ pub enum AnswerError {
     NotSent(#[from] ForwardError),
     #[error("{0:?} is no path of the API server")]
     Path(String),
-    #[error("{path}: the answer is larger than {} MiB", LIMIT >> 20)]
+    #[error("{path}: the answer is larger than {} MiB", BODY_LIMIT >> 20)]
     TooLarge { path: String },
     #[error("{path}: the answer broke off: {reason}")]
     Incomplete { path: String, reason: String },
@@ -82,12 +82,12 @@ impl Cluster {
             let response = self.forward(request.clone()).await?;
             let status = response.status();
             let is_overloaded = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-            if is_overloaded && attempt < ATTEMPTS {
-                tokio::time::sleep(pause(response.headers())).await;
+            if is_overloaded && attempt < ATTEMPTS_MAX {
+                tokio::time::sleep(retry_pause(response.headers())).await;
                 attempt += 1;
                 continue;
             }
-            let collected_body = Limited::new(response.into_body(), LIMIT).collect().await;
+            let collected_body = Limited::new(response.into_body(), BODY_LIMIT).collect().await;
             let body = collected_body.map_err(|error| {
                 if error.is::<LengthLimitError>() {
                     AnswerError::TooLarge { path: path.to_owned() }
@@ -122,14 +122,14 @@ impl Cluster {
         let path = path.to_owned();
         if !response.status().is_success() {
             let status = response.status();
-            let collected_body = Limited::new(response.into_body(), LIMIT).collect().await;
+            let collected_body = Limited::new(response.into_body(), BODY_LIMIT).collect().await;
             let body = collected_body.map(|body| body.to_bytes()).unwrap_or_default();
             return Err(ApiServerAnswer { status, body }.error(&path));
         }
         let body = BodyDataStream::new(response.into_body()).map_err(std::io::Error::other);
         let lines = FramedRead::new(
             StreamReader::new(Box::pin(body)),
-            LinesCodec::new_with_max_length(LIMIT),
+            LinesCodec::new_with_max_length(BODY_LIMIT),
         );
         Ok(lines.map(move |line| {
             line.map_err(|error| AnswerError::Incomplete {
@@ -140,15 +140,15 @@ impl Cluster {
     }
 }
 
-fn pause(headers: &HeaderMap) -> Duration {
+fn retry_pause(headers: &HeaderMap) -> Duration {
     let value = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     let seconds = value.and_then(|text| text.trim().parse().ok());
-    seconds.map_or(PAUSE, Duration::from_secs).min(LONGEST_PAUSE)
+    seconds.map_or(DEFAULT_PAUSE, Duration::from_secs).min(PAUSE_MAX)
 }
 
 impl ApiServerAnswer {
     /// Returns the body of a successful answer; `None` if the status is 404.
-    pub fn unless_missing(self, path: &str) -> Result<Option<Bytes>, AnswerError> {
+    pub fn body_unless_missing(self, path: &str) -> Result<Option<Bytes>, AnswerError> {
         match self.status {
             StatusCode::NOT_FOUND => Ok(None),
             status if status.is_success() => Ok(Some(self.body)),

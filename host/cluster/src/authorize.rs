@@ -16,9 +16,10 @@ use crate::{
 
 const REVIEW_LIMIT: Duration = Duration::from_secs(2);
 
-pub(crate) const NOBODY: &str = "the request has neither a user nor groups, so their permissions cannot be checked";
+pub(crate) const NO_USER_MESSAGE: &str =
+    "the request has neither a user nor groups, so their permissions cannot be checked";
 
-const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const REVIEW_PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 #[derive(Deserialize)]
 struct SubjectReview {
@@ -40,12 +41,12 @@ enum SubjectReviewError {
     Request(RequestError),
 }
 
-pub(crate) async fn review(
+pub(crate) async fn review_access(
     connection: &Connection,
     user: &UserInfo,
     attributes: &AccessAttributes,
 ) -> Result<AccessCheckResult, AuthorizerError> {
-    let answer = send(connection, user, attributes, Instant::now() + REVIEW_LIMIT).await;
+    let answer = send_review(connection, user, attributes, Instant::now() + REVIEW_LIMIT).await;
     answer.map_err(|error| match error {
         SubjectReviewError::Refused(words) => AuthorizerError(words),
         SubjectReviewError::Request(failure) => {
@@ -55,37 +56,37 @@ pub(crate) async fn review(
     })
 }
 
-pub(crate) async fn ask(
+pub(crate) async fn check_access(
     connection: &Connection,
     user: &UserInfo,
     attributes: &AccessAttributes,
     deadline: Deadline,
 ) -> Result<AccessCheckResult, ClusterError> {
-    let answer = send(connection, user, attributes, deadline.within(REVIEW_LIMIT).instant()).await;
+    let answer = send_review(connection, user, attributes, deadline.within(REVIEW_LIMIT).instant()).await;
     answer.map_err(|error| match error {
         SubjectReviewError::Refused(words) => ClusterError::Refused(words),
-        SubjectReviewError::Request(failure) => failure.for_plugin(&needed_permission()),
+        SubjectReviewError::Request(failure) => failure.to_plugin_error(&needed_permission()),
     })
 }
 
 /// Sends a SubjectAccessReview. Results are not cached, because roles may change between two requests.
-async fn send(
+async fn send_review(
     connection: &Connection,
     user: &UserInfo,
     attributes: &AccessAttributes,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<AccessCheckResult, SubjectReviewError> {
     if user.username.is_empty() && user.groups.is_empty() {
-        return Err(SubjectReviewError::Refused(NOBODY.to_owned()));
+        return Err(SubjectReviewError::Refused(NO_USER_MESSAGE.to_owned()));
     }
     let body = json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": spec(user, attributes),
+        "spec": review_spec(user, attributes),
     });
     let request = Request::builder()
         .method(Method::POST)
-        .uri(PATH)
+        .uri(REVIEW_PATH)
         .header(CONTENT_TYPE, "application/json")
         .body(body.to_string().into_bytes());
     let client = connection.client();
@@ -93,13 +94,13 @@ async fn send(
         let request = request.map_err(kube::Error::HttpError)?;
         client.request::<SubjectReview>(request).await
     };
-    match connection.ask(Verb::Review, until, ask).await {
-        Ok(SubjectReview { status }) => answer(status).map_err(SubjectReviewError::Refused),
+    match connection.ask(Verb::Review, deadline, ask).await {
+        Ok(SubjectReview { status }) => access_of_status(status).map_err(SubjectReviewError::Refused),
         Err(failure) => Err(SubjectReviewError::Request(failure)),
     }
 }
 
-fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
+fn review_spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
     let mut spec = Map::new();
     spec.insert("user".to_owned(), user.username.clone().into());
     spec.insert("uid".to_owned(), user.uid.clone().into());
@@ -145,7 +146,7 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
 
 /// Returns the access that a review's status grants. As in kube-apiserver, an evaluation error is returned as an error
 /// unless the status allows or denies the action.
-fn answer(status: ReviewStatus) -> Result<AccessCheckResult, String> {
+fn access_of_status(status: ReviewStatus) -> Result<AccessCheckResult, String> {
     let allowed = status.allowed && !status.denied;
     if !allowed && !status.denied && !status.evaluation_error.is_empty() {
         return Err(status.evaluation_error);
@@ -190,7 +191,7 @@ mod tests {
             ),
         ] {
             let review: SubjectReview = serde_json::from_value(json!({"status": status})).unwrap();
-            let outcome = answer(review.status);
+            let outcome = access_of_status(review.status);
             let answer = outcome
                 .as_ref()
                 .map(|access| (access.allowed, access.reason.as_str()))

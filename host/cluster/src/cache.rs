@@ -42,25 +42,25 @@ impl<V> Default for ObjectCache<V> {
 }
 
 impl<V> ObjectCache<V> {
-    fn write<T>(&self, change: impl FnOnce(&mut CachedObjects<V>) -> T) -> T {
+    fn change_contents<T>(&self, change: impl FnOnce(&mut CachedObjects<V>) -> T) -> T {
         change(&mut self.0.write())
     }
 
-    fn read<T>(&self, look: impl FnOnce(&CachedObjects<V>) -> T) -> T {
+    fn read_contents<T>(&self, look: impl FnOnce(&CachedObjects<V>) -> T) -> T {
         look(&self.0.read())
     }
 
     /// Starts a list. The previous objects remain in the cache until the list is complete.
     pub(crate) fn begin_list(&self) {
-        self.write(|contents| contents.pending_objects.clear());
+        self.change_contents(|contents| contents.pending_objects.clear());
     }
 
     pub(crate) fn add_to_list(&self, key: Key, object: V) {
-        self.write(|contents| contents.pending_objects.insert(key, object));
+        self.change_contents(|contents| contents.pending_objects.insert(key, object));
     }
 
     pub(crate) fn end_list(&self) {
-        self.write(|contents| {
+        self.change_contents(|contents| {
             contents.objects = std::mem::take(&mut contents.pending_objects);
             contents.is_synced = true;
         });
@@ -71,7 +71,7 @@ impl<V> ObjectCache<V> {
     where
         V: PartialEq,
     {
-        self.write(|contents| {
+        self.change_contents(|contents| {
             let is_other = contents.objects.get(&key) != Some(&object);
             contents.objects.insert(key, object);
             is_other
@@ -79,26 +79,26 @@ impl<V> ObjectCache<V> {
     }
 
     pub(crate) fn remove(&self, key: &Key) {
-        self.write(|contents| contents.objects.remove(key));
+        self.change_contents(|contents| contents.objects.remove(key));
     }
 
     pub(crate) fn is_synced(&self) -> bool {
-        self.read(|contents| contents.is_synced)
+        self.read_contents(|contents| contents.is_synced)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.read(|contents| contents.objects.len())
+        self.read_contents(|contents| contents.objects.len())
     }
 }
 
 impl<V: Clone> ObjectCache<V> {
-    pub(crate) fn all(&self) -> Vec<(Key, V)> {
+    pub(crate) fn all_objects(&self) -> Vec<(Key, V)> {
         let pair = |(key, object): (&Key, &V)| (key.clone(), object.clone());
-        self.read(|contents| contents.objects.iter().map(pair).collect())
+        self.read_contents(|contents| contents.objects.iter().map(pair).collect())
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<V> {
-        self.read(|contents| contents.objects.get(key).cloned())
+        self.read_contents(|contents| contents.objects.get(key).cloned())
     }
 
     /// Returns a page of the cached objects, sorted by their keys: at most `limit` objects for which `is_wanted` holds,
@@ -118,7 +118,7 @@ impl<V: Clone> ObjectCache<V> {
             Some(after) if *after >= first => Bound::Excluded(after),
             _ => Bound::Included(&first),
         };
-        self.read(|contents| {
+        self.read_contents(|contents| {
             let mut matching = contents
                 .objects
                 .range((start, Bound::Unbounded))

@@ -53,8 +53,8 @@ pub struct ClusterStatus {
 impl Cluster {
     /// Reads the address of the API server and the credentials. Sends no request to the server.
     pub async fn connect(config: &ClusterConfig) -> Result<Self, ConfigError> {
-        let connection = config.connection().await?;
-        metrics::begin_at_zero();
+        let connection = config.connect().await?;
+        metrics::initialize_counters();
         Ok(Self(Arc::new(Inner {
             runtime: Handle::current(),
             namespaces: NamespaceLabels::new(connection.clone()),
@@ -146,7 +146,7 @@ impl Authorizer for Cluster {
         user: &UserInfo,
         attributes: &AccessAttributes,
     ) -> Result<AccessCheckResult, AuthorizerError> {
-        authorize::review(&self.0.connection, user, attributes).await
+        authorize::review_access(&self.0.connection, user, attributes).await
     }
 }
 
@@ -173,12 +173,12 @@ impl ClusterReader for Cluster {
         kinds.list(kind, query, deadline, runtime).await
     }
 
-    async fn access(
+    async fn check_access(
         &self,
         user: &UserInfo,
         action: &AccessAttributes,
         deadline: Deadline,
     ) -> Result<AccessCheckResult, ClusterError> {
-        authorize::ask(&self.0.connection, user, action, deadline).await
+        authorize::check_access(&self.0.connection, user, action, deadline).await
     }
 }

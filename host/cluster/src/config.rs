@@ -87,21 +87,21 @@ const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 const SERVICE_ACCOUNT: &str = "the service account of this pod";
 
 impl ClusterConfig {
-    pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
+    pub(crate) async fn connect(&self) -> Result<Connection, ConfigError> {
         // rustls panics if the program contains two crypto providers and has installed neither as the default.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }
         let (location, config) = match &self.source {
-            ClusterSource::InCluster => in_cluster()?,
+            ClusterSource::InCluster => in_cluster_config()?,
             ClusterSource::Kubeconfig { path, context } => {
                 let files = match path {
                     Some(path) => vec![path.clone()],
-                    None => default_files(),
+                    None => kubeconfig_files(),
                 };
-                kubeconfig(files, context.as_deref()).await?
+                read_kubeconfigs(files, context.as_deref()).await?
             }
-            ClusterSource::Infer => infer().await?,
+            ClusterSource::Infer => infer_config().await?,
         };
         Connection::new(&config).map_err(|error| ConfigError::Unusable {
             reason: causes(&error),
@@ -110,20 +110,20 @@ impl ClusterConfig {
     }
 }
 
-async fn infer() -> Result<(String, Config), ConfigError> {
-    let files = default_files();
+async fn infer_config() -> Result<(String, Config), ConfigError> {
+    let files = kubeconfig_files();
     if env::var_os(KUBECONFIG).is_some_and(|files| !files.is_empty()) || files.iter().any(|file| file.exists()) {
-        return kubeconfig(files, None).await;
+        return read_kubeconfigs(files, None).await;
     }
     if env::var_os(SERVICE_HOST).is_some() {
-        return in_cluster();
+        return in_cluster_config();
     }
     Err(ConfigError::NothingFound)
 }
 
 const KUBECONFIG: &str = "KUBECONFIG";
 
-fn default_files() -> Vec<PathBuf> {
+fn kubeconfig_files() -> Vec<PathBuf> {
     let environment_files: Vec<_> = env::var_os(KUBECONFIG)
         .map(|files| {
             env::split_paths(&files)
@@ -140,7 +140,7 @@ fn default_files() -> Vec<PathBuf> {
         .collect()
 }
 
-fn in_cluster() -> Result<(String, Config), ConfigError> {
+fn in_cluster_config() -> Result<(String, Config), ConfigError> {
     let config = Config::incluster().map_err(|error| match error {
         InClusterError::ReadEnvironmentVariable(_) => ConfigError::NotInCluster {
             reason: format!("{SERVICE_HOST} and KUBERNETES_SERVICE_PORT are not set"),
@@ -150,7 +150,7 @@ fn in_cluster() -> Result<(String, Config), ConfigError> {
     Ok((SERVICE_ACCOUNT.to_owned(), config))
 }
 
-async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(String, Config), ConfigError> {
+async fn read_kubeconfigs(files: Vec<PathBuf>, context: Option<&str>) -> Result<(String, Config), ConfigError> {
     if files.is_empty() {
         return Err(ConfigError::NothingFound);
     }

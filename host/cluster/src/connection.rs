@@ -34,12 +34,12 @@ use crate::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time without traffic after which TCP sends a keepalive probe.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
-const POOL_IDLE: Duration = Duration::from_secs(90);
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The timeout for the head of a reply to a list or a watch.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 /// The maximum number of concurrent lookups.
-const LIVE_REQUESTS: usize = 64;
+const CONCURRENT_REQUESTS_MAX: usize = 64;
 
 /// The API server: pooled connections and credentials. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
@@ -47,7 +47,7 @@ const LIVE_REQUESTS: usize = 64;
 pub(crate) struct Connection {
     client: Client,
     url: Arc<str>,
-    live: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Whether the API server answered the last request that was sent by [`ask`](Self::ask).
     answers: Arc<watch::Sender<bool>>,
 }
@@ -63,7 +63,7 @@ impl Connection {
         let https = config.rustls_https_connector_with_connector(http)?;
         let http_client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(POOL_IDLE)
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .build(https.map_response(limit_informational));
         // The service that kube builds by default would log every failed request as an error.
         let service = ServiceBuilder::new()
@@ -74,8 +74,8 @@ impl Connection {
             .service(http_client);
         Ok(Self {
             client: Client::new(service, config.default_namespace.clone()),
-            url: without_path(&config.cluster_url).into(),
-            live: Arc::new(Semaphore::new(LIVE_REQUESTS)),
+            url: server_url(&config.cluster_url).into(),
+            permits: Arc::new(Semaphore::new(CONCURRENT_REQUESTS_MAX)),
             answers: Arc::new(watch::Sender::new(true)),
         })
     }
@@ -93,11 +93,11 @@ impl Connection {
         self.answers.subscribe()
     }
 
-    /// Sends a request when fewer than `LIVE_REQUESTS` are in flight, and counts it in the metrics.
+    /// Sends a request when fewer than `CONCURRENT_REQUESTS_MAX` are in flight, and counts it in the metrics.
     pub(crate) async fn ask<T>(
         &self,
         verb: Verb,
-        until: Instant,
+        deadline: Instant,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
         // A request is part of the trace of the client that waits for it. A watch serves the requests of many clients,
@@ -115,8 +115,8 @@ impl Connection {
         } else {
             Span::none()
         };
-        let answer = timeout_at(until, async {
-            let _permit = self.live.acquire().await;
+        let answer = timeout_at(deadline, async {
+            let _permit = self.permits.acquire().await;
             request.await
         })
         .instrument(span.clone())
@@ -128,8 +128,8 @@ impl Connection {
         let is_away = matches!(answer, Err(RequestError::Unavailable(_) | RequestError::Timeout));
         self.answers
             .send_if_modified(|answers| std::mem::replace(answers, !is_away) == is_away);
-        let result = answer.as_ref().map_or_else(RequestError::result, |_| "ok");
-        metrics::count(verb, result);
+        let result = answer.as_ref().map_or_else(RequestError::result_label, |_| "ok");
+        metrics::count_request(verb, result);
         span.record("admittance.result", result);
         if answer.is_err() {
             span.record("otel.status_code", "ERROR");
@@ -142,23 +142,23 @@ impl Connection {
         &self,
         api: &Api<CachedObject>,
         mut params: ListParams,
-        only_metadata: bool,
-        until: Instant,
+        is_metadata_only: bool,
+        deadline: Instant,
     ) -> Result<(Vec<CachedObject>, Option<String>), RequestError> {
         let is_page = params.limit.is_some();
-        params.limit.get_or_insert(PAGE);
+        params.limit.get_or_insert(PAGE_SIZE);
         let mut items = Vec::new();
         loop {
-            let metadata = if only_metadata {
-                let page = self.ask(Verb::List, until, api.list_metadata(&params)).await?;
+            let metadata = if is_metadata_only {
+                let page = self.ask(Verb::List, deadline, api.list_metadata(&params)).await?;
                 items.extend(
                     page.items
                         .into_iter()
-                        .map(|item| CachedObject::of_metadata(item.metadata)),
+                        .map(|item| CachedObject::from_metadata(item.metadata)),
                 );
                 page.metadata
             } else {
-                let page = self.ask(Verb::List, until, api.list(&params)).await?;
+                let page = self.ask(Verb::List, deadline, api.list(&params)).await?;
                 items.extend(page.items);
                 page.metadata
             };
@@ -187,10 +187,10 @@ impl Connection {
                     .map_err(|_| BoxError::from("the API server sends no reply"))??;
                 if response.status().is_success() {
                     if is_watch {
-                        metrics::count(Verb::Watch, "ok");
+                        metrics::count_request(Verb::Watch, "ok");
                         health.record_accepted();
                     } else {
-                        metrics::count(Verb::List, "ok");
+                        metrics::count_request(Verb::List, "ok");
                         health.record_answer();
                     }
                 }
@@ -201,7 +201,7 @@ impl Connection {
     }
 }
 
-fn without_path(url: &Uri) -> String {
+fn server_url(url: &Uri) -> String {
     match (url.scheme_str(), url.authority()) {
         (Some(scheme), Some(authority)) => {
             // The URL may contain a user and a password before the `@`, which messages must not show.

@@ -58,7 +58,7 @@ impl Cluster {
                 (plurals.contains(&plural) || plurals.contains(&"*"))
                     && !served_kinds.iter().any(|kind| kind.resource.plural == plural)
             };
-            match of_version(self.connection(), group, version, is_wanted).await {
+            match kinds_of_version(self.connection(), group, version, is_wanted).await {
                 Ok(kinds) => served_kinds.extend(kinds),
                 Err(RequestError::NotFound(_)) => continue,
                 Err(failure) => {
@@ -83,7 +83,7 @@ impl Cluster {
     }
 }
 
-async fn of_version(
+async fn kinds_of_version(
     connection: &Connection,
     group: &str,
     version: &str,

@@ -14,7 +14,7 @@ use crate::{
 
 const CONTROLLER: &str = "admittance.dev/admittance";
 /// The maximum length of an event's note that the API server accepts, in bytes.
-const LONGEST_NOTE: usize = 1024;
+const NOTE_LENGTH_MAX: usize = 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,11 +74,11 @@ impl EventWriter {
                 EventType::Normal
             },
             reason: event.reason.to_owned(),
-            note: Some(shortened(&event.note, LONGEST_NOTE).into_owned()),
+            note: Some(shortened(&event.note, NOTE_LENGTH_MAX).into_owned()),
             action: event.action.to_owned(),
-            secondary: event.related.map(reference),
+            secondary: event.related.map(object_reference),
         };
-        let regarding = reference(event.regarding);
+        let regarding = object_reference(event.regarding);
         let until = Instant::now() + REQUEST_LIMIT;
         let publish = self.recorder.publish(&kube_event, &regarding);
         let answer = self.connection.ask(Verb::Publish, until, publish).await;
@@ -92,7 +92,7 @@ impl EventWriter {
     }
 }
 
-fn reference(object: EventObject) -> ObjectReference {
+fn object_reference(object: EventObject) -> ObjectReference {
     let non_empty = |text: String| Some(text).filter(|text| !text.is_empty());
     ObjectReference {
         api_version: non_empty(object.api_version),

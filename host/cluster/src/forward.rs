@@ -68,7 +68,7 @@ pub(crate) async fn forward(
             for name in CONNECTION_HEADERS {
                 response.headers_mut().remove(name);
             }
-            (result(response.status()), Ok(response))
+            (result_label(response.status()), Ok(response))
         }
         Ok(Err(error)) => ("unavailable", Err(connection.not_forwarded(causes(&error)))),
         Err(_) => (
@@ -76,7 +76,7 @@ pub(crate) async fn forward(
             Err(connection.not_forwarded("the API server did not answer in time")),
         ),
     };
-    metrics::count(Verb::Forward, result);
+    metrics::count_request(Verb::Forward, result);
     answer
 }
 
@@ -90,7 +90,7 @@ fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     forwarded
 }
 
-fn result(status: StatusCode) -> &'static str {
+fn result_label(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 | 403 => "forbidden",
         404 => "not-found",
@@ -124,13 +124,13 @@ pub(crate) async fn create_namespace(
     connection: &Connection,
     name: &str,
     params: &PostParams,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<(), RequestError> {
     let namespaces: Api<Namespace> = Api::all(connection.client());
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.to_owned());
     let creation = namespaces.create(params, &namespace);
-    match connection.ask(Verb::Create, until, creation).await {
+    match connection.ask(Verb::Create, deadline, creation).await {
         Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),
         Err(failure) => Err(failure),
     }

@@ -17,7 +17,7 @@ use crate::metrics;
 pub const STALE_LIMIT: Duration = Duration::from_secs(300);
 /// An accepted watch counts as up only after it has stayed open for this time. The reason is that the API server
 /// accepts even a watch whose version has expired, and reports this error only afterwards, as the first event.
-const CONFIRM_AFTER: Duration = Duration::from_millis(250);
+const CONFIRMATION_TIME: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchState {
@@ -61,7 +61,7 @@ pub(crate) struct WatchHealth {
     state: Mutex<HealthState>,
     /// A counter that grows with every change of the objects or of the state.
     changes: watch::Sender<u64>,
-    accepted: Notify,
+    acceptance_signal: Notify,
 }
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ struct HealthState {
     /// The last time at which the cache was known to be current.
     current_at: Instant,
     /// The time at which the API server accepted the watch. It is set only while the watch is new, until the watch has
-    /// stayed open for `CONFIRM_AFTER` or has failed.
+    /// stayed open for `CONFIRMATION_TIME` or has failed.
     accepted_at: Option<Instant>,
     last_answer: Option<Moment>,
     last_error: Option<String>,
@@ -90,7 +90,7 @@ impl WatchHealth {
                 last_error: None,
             }),
             changes: watch::Sender::new(0),
-            accepted: Notify::new(),
+            acceptance_signal: Notify::new(),
         }
     }
 
@@ -112,7 +112,7 @@ impl WatchHealth {
         health.last_error = last_error;
         drop(health);
         if has_changed {
-            metrics::watch_up(&self.name, state == WatchState::Watching);
+            metrics::set_watch_up(&self.name, state == WatchState::Watching);
             self.record_change();
         }
         has_changed
@@ -152,22 +152,23 @@ impl WatchHealth {
         health.last_answer = Some(Moment::now());
         if health.state != WatchState::Watching {
             health.accepted_at = Some(Instant::now());
-            self.accepted.notify_one();
+            self.acceptance_signal.notify_one();
         }
     }
 
-    /// Returns when a watch that the API server accepted has stayed open for `CONFIRM_AFTER`. Only then is a watch up.
-    pub(crate) async fn until_confirmed(&self) {
+    /// Returns when a watch that the API server accepted has stayed open for `CONFIRMATION_TIME`. Only then is a watch
+    /// up.
+    pub(crate) async fn wait_until_confirmed(&self) {
         loop {
             let accepted_at = self.state.lock().accepted_at;
             match accepted_at {
                 Some(acceptance) => {
-                    sleep_until((acceptance + CONFIRM_AFTER).into()).await;
+                    sleep_until((acceptance + CONFIRMATION_TIME).into()).await;
                     if self.state.lock().accepted_at == Some(acceptance) {
                         return;
                     }
                 }
-                None => self.accepted.notified().await,
+                None => self.acceptance_signal.notified().await,
             }
         }
     }
@@ -217,7 +218,7 @@ impl WatchHealth {
     }
 
     #[cfg(test)]
-    fn age(&self, age: Duration) {
+    fn make_older(&self, age: Duration) {
         let mut health = self.state.lock();
         health.current_at = health.current_at.checked_sub(age).unwrap();
     }
@@ -234,11 +235,11 @@ mod tests {
         health.record_starting();
         assert!(health.is_fresh());
         health.record_watching();
-        health.age(STALE_LIMIT * 2);
+        health.make_older(STALE_LIMIT * 2);
         assert!(health.is_fresh(), "a watch that is up may be quiet for long");
         health.record_down("gone".into());
         assert!(health.is_fresh());
-        health.age(STALE_LIMIT);
+        health.make_older(STALE_LIMIT);
         health.record_down("still gone".into());
         assert!(!health.is_fresh(), "another error does not make it younger");
         let status = health.status("v1/Node", 3);
@@ -247,11 +248,11 @@ mod tests {
         assert!(health.is_fresh());
         assert_eq!(health.status("v1/Node", 3).problem, None);
         health.record_down("gone".into());
-        health.age(STALE_LIMIT / 2);
+        health.make_older(STALE_LIMIT / 2);
         health.record_starting();
         health.record_accepted();
         health.record_down("expired, and no list".into());
-        health.age(STALE_LIMIT / 2);
+        health.make_older(STALE_LIMIT / 2);
         assert!(!health.is_fresh(), "an attempt does not make it younger");
         health.record_list();
         assert!(health.is_fresh());

@@ -89,7 +89,7 @@ pub(crate) struct StoredText {
 }
 
 impl CachedObject {
-    pub(crate) fn of_metadata(mut meta: ObjectMeta) -> Self {
+    pub(crate) fn from_metadata(mut meta: ObjectMeta) -> Self {
         meta.managed_fields = None;
         let mut object = Map::new();
         // Serializing metadata that was parsed from JSON does not fail.
@@ -136,7 +136,7 @@ impl CachedObject {
 mod tests {
     use super::*;
 
-    fn nodes() -> ApiResource {
+    fn node_resource() -> ApiResource {
         ApiResource {
             group: String::new(),
             version: "v1".into(),
@@ -161,7 +161,7 @@ mod tests {
         ] {
             let item: CachedObject = serde_json::from_str(server_text).unwrap();
             assert_eq!(item.key(), Key::new(None, "a"));
-            assert_eq!(item.into_json(&nodes()), expected);
+            assert_eq!(item.into_json(&node_resource()), expected);
         }
         let error = serde_json::from_str::<CachedObject>(r#"{"kind":"Node"}"#).unwrap_err();
         assert!(error.to_string().contains("without metadata"), "{error}");
@@ -175,7 +175,7 @@ mod tests {
         .unwrap();
         assert_eq!(item.meta().resource_version.as_deref(), Some("7"));
         assert_eq!(item.key(), Key::new(Some("n"), "a"));
-        let stored = item.into_stored(&nodes());
+        let stored = item.into_stored(&node_resource());
         assert_eq!(*stored.labels, Labels::from([("x".into(), "y".into())]));
     }
 }

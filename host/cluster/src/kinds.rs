@@ -63,7 +63,7 @@ impl LookedUpKinds {
         }
     }
 
-    fn kind(&self, name: &ClusterKind, runtime: &Handle) -> Arc<WatchedKind> {
+    fn watched_kind(&self, name: &ClusterKind, runtime: &Handle) -> Arc<WatchedKind> {
         let mut watches = self.watches.lock();
         if let Some(kind_watch) = watches.get(name) {
             return kind_watch.kind.clone();
@@ -86,7 +86,7 @@ impl LookedUpKinds {
     }
 
     pub(crate) fn start(&self, name: &ClusterKind, runtime: &Handle) {
-        self.kind(name, runtime);
+        self.watched_kind(name, runtime);
     }
 
     pub(crate) fn status(&self) -> Vec<ClusterWatch> {
@@ -107,7 +107,7 @@ impl LookedUpKinds {
     ) -> Result<Option<String>, ClusterError> {
         check_segment(name, "object name")?;
         let until = deadline.within(LOOKUP_LIMIT).instant();
-        self.kind(kind, runtime).get(namespace, name, until).await
+        self.watched_kind(kind, runtime).get(namespace, name, until).await
     }
 
     pub(crate) async fn list(
@@ -119,7 +119,7 @@ impl LookedUpKinds {
     ) -> Result<ClusterPage, ClusterError> {
         let selector = TextSelector::parse(&query.label_selector).map_err(ClusterError::Refused)?;
         let until = deadline.within(LOOKUP_LIMIT).instant();
-        self.kind(kind, runtime).list(query, &selector, until).await
+        self.watched_kind(kind, runtime).list(query, &selector, until).await
     }
 }
 
@@ -202,14 +202,14 @@ impl WatchedKind {
         }
     }
 
-    fn error(&self, kind: &DiscoveredKind, verb: &str, failure: &RequestError) -> ClusterError {
-        failure.for_plugin(&permission(verb, &kind.resource.plural, &kind.resource.group))
+    fn lookup_error(&self, kind: &DiscoveredKind, verb: &str, failure: &RequestError) -> ClusterError {
+        failure.to_plugin_error(&permission(verb, &kind.resource.plural, &kind.resource.group))
     }
 
     async fn discover_for_plugin(&self, until: Instant) -> Result<&DiscoveredKind, ClusterError> {
-        self.discover_kind(until)
-            .await
-            .map_err(|failure| failure.for_plugin("allow this program's account to read the API server's discovery"))
+        self.discover_kind(until).await.map_err(|failure| {
+            failure.to_plugin_error("allow this program's account to read the API server's discovery")
+        })
     }
 
     async fn get(&self, namespace: Option<&str>, name: &str, until: Instant) -> Result<Option<String>, ClusterError> {
@@ -228,7 +228,7 @@ impl WatchedKind {
         match self.connection.ask(Verb::Get, until, api.get(name)).await {
             Ok(item) => Ok(Some(item.into_json(&kind.resource))),
             Err(RequestError::NotFound(_)) => Ok(None),
-            Err(failure) => Err(self.error(kind, "`get`, `list` and `watch`", &failure)),
+            Err(failure) => Err(self.lookup_error(kind, "`get`, `list` and `watch`", &failure)),
         }
     }
 
@@ -236,44 +236,49 @@ impl WatchedKind {
         &self,
         query: &ClusterQuery,
         selector: &TextSelector,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<ClusterPage, ClusterError> {
         let namespace = query.namespace.as_deref();
-        let kind = self.discover_for_plugin(until).await?;
+        let kind = self.discover_for_plugin(deadline).await?;
         let api = self.api(kind, namespace)?;
-        let (after, token) = match query.from.as_deref().map(Start::parse).transpose()? {
-            Some(Start::After(key)) => (Some(key), None),
-            Some(Start::OfServer(token)) => (None, Some(token)),
+        let (after, token) = match query.from.as_deref().map(PageStart::parse).transpose()? {
+            Some(PageStart::After(key)) => (Some(key), None),
+            Some(PageStart::OfServer(token)) => (None, Some(token)),
             None => (None, None),
         };
         // A token means that the API server has sent the previous page. The cache does not know the API server's
         // tokens, so the next page must come from the API server too.
         if token.is_none() && self.view.is_usable() {
-            return Ok(Start::page(&self.view.cache, query, after.as_ref(), selector));
+            return Ok(PageStart::page_from_cache(
+                &self.view.cache,
+                query,
+                after.as_ref(),
+                selector,
+            ));
         }
         if after.is_some() {
-            return Err(restart());
+            return Err(restart_error());
         }
         let mut params = ListParams::default().labels(&query.label_selector);
         params.limit = query.limit.map(NonZeroU32::get);
         params.continue_token = token;
-        let page = self.connection.list(&api, params, query.fields.is_metadata(), until);
+        let page = self.connection.list(&api, params, query.fields.is_metadata(), deadline);
         let (items, rest) = page
             .await
-            .map_err(|failure| self.error(kind, "`list` and `watch`", &failure))?;
+            .map_err(|failure| self.lookup_error(kind, "`list` and `watch`", &failure))?;
         Ok(ClusterPage {
             objects: items
                 .into_iter()
                 .map(|item| item.into_json(&kind.resource).into())
                 .collect(),
-            rest: rest.map(|token| Start::OfServer(token).to_string()),
+            rest: rest.map(|token| PageStart::OfServer(token).to_string()),
         })
     }
 }
 
 /// The position at which a page of a list begins. A plugin receives it and sends it back.
 #[derive(Debug, PartialEq, Eq, derive_more::Display)]
-pub(crate) enum Start {
+pub(crate) enum PageStart {
     /// The previous page came from the cache. Its last object has this key, and the next page begins after it.
     #[display("c{}/{}", _0.namespace, _0.name)]
     After(Key),
@@ -283,18 +288,18 @@ pub(crate) enum Start {
 }
 
 /// The maximum length of a page's position as text, in bytes.
-const START_LENGTH: usize = 4096;
+const PAGE_START_LENGTH_MAX: usize = 4096;
 
-impl Start {
-    pub(crate) fn page(
+impl PageStart {
+    pub(crate) fn page_from_cache(
         cache: &ObjectCache<StoredText>,
         query: &ClusterQuery,
-        after: Option<&Key>,
+        previous_key: Option<&Key>,
         selector: &TextSelector,
     ) -> ClusterPage {
         let limit = query.limit.map_or(usize::MAX, |limit| limit.get() as usize);
         let is_selected = |object: &StoredText| selector.matches(&object.labels);
-        let (stored_texts, rest) = cache.page(query.namespace.as_deref(), after, limit, is_selected);
+        let (stored_texts, rest) = cache.page(query.namespace.as_deref(), previous_key, limit, is_selected);
         ClusterPage {
             objects: stored_texts.into_iter().map(|text| text.json).collect(),
             rest: rest.map(|key| Self::After(key).to_string()),
@@ -303,27 +308,27 @@ impl Start {
 
     pub(crate) fn parse(text: &str) -> Result<Self, ClusterError> {
         let start = match text.split_at_checked(1) {
-            _ if text.len() > START_LENGTH => None,
+            _ if text.len() > PAGE_START_LENGTH_MAX => None,
             Some(("c", key)) => key
                 .split_once('/')
                 .map(|(namespace, name)| Self::After(Key::new(Some(namespace), name))),
             Some(("s", token)) => Some(Self::OfServer(token.to_owned())),
             _ => None,
         };
-        start.ok_or_else(restart)
+        start.ok_or_else(restart_error)
     }
 }
 
-pub(crate) fn restart() -> ClusterError {
+pub(crate) fn restart_error() -> ClusterError {
     ClusterError::Refused("the list cannot be continued there: begin with its first page".to_owned())
 }
 
-const NAME_LENGTH: usize = 253;
+const NAME_LENGTH_MAX: usize = 253;
 
 /// Checks a text from a plugin that becomes one segment of a URL path, so that the path cannot lead to another kind.
 fn check_segment(text: &str, noun: &str) -> Result<(), ClusterError> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
-    let is_valid = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);
+    let is_valid = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH_MAX && text.bytes().all(is_letter);
     if is_valid {
         Ok(())
     } else {
@@ -355,21 +360,21 @@ mod tests {
         ] {
             assert_eq!(check_segment(text, "name").is_ok(), expected, "{text:?}");
         }
-        assert!(check_segment(&"a".repeat(NAME_LENGTH + 1), "name").is_err());
+        assert!(check_segment(&"a".repeat(NAME_LENGTH_MAX + 1), "name").is_err());
     }
 
     #[test]
     fn the_position_of_a_page_is_written_as_text_and_parsed() {
         for start in [
-            Start::After(Key::new(Some("shop"), "web")),
-            Start::After(Key::new(None, "n1")),
-            Start::OfServer("eyJ2/==".to_owned()),
+            PageStart::After(Key::new(Some("shop"), "web")),
+            PageStart::After(Key::new(None, "n1")),
+            PageStart::OfServer("eyJ2/==".to_owned()),
         ] {
-            assert_eq!(Start::parse(&start.to_string()), Ok(start));
+            assert_eq!(PageStart::parse(&start.to_string()), Ok(start));
         }
-        let long = format!("s{}", "a".repeat(START_LENGTH));
+        let long = format!("s{}", "a".repeat(PAGE_START_LENGTH_MAX));
         for text in ["", "c", "x", "ä", &long] {
-            assert_eq!(Start::parse(text), Err(restart()), "{text}");
+            assert_eq!(PageStart::parse(text), Err(restart_error()), "{text}");
         }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn current_time() -> MicroTime {
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// The label of the Leases that the replicas hold, one each. Its value is the name of the leader's Lease.
-pub(crate) const LABEL: &str = "admittance.dev/replicas-of";
+pub(crate) const LEADER_LABEL: &str = "admittance.dev/replicas-of";
 
 /// The times of an election. The defaults are the same as in client-go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub struct LeaderStatus {
 }
 
 impl LeaderStatus {
-    pub fn is_another(&self) -> bool {
+    pub fn has_other_leader(&self) -> bool {
         self.holder.is_some() && !self.is_self
     }
 }
@@ -85,7 +85,7 @@ pub struct Election {
     api: Api<Lease>,
     name: String,
     identity: String,
-    terms: ElectionTimes,
+    times: ElectionTimes,
     is_leader: watch::Sender<bool>,
     annotations: watch::Sender<BTreeMap<String, String>>,
     holder: parking_lot::Mutex<Option<String>>,
@@ -102,13 +102,13 @@ impl Election {
     pub(crate) fn new(connection: Connection, name: String, terms: ElectionTimes) -> Self {
         let host = rustix::system::uname();
         let suffix = uuid::Uuid::new_v4().simple();
-        metrics::leader(&name, false);
+        metrics::set_leader(&name, false);
         Self {
             api: Api::default_namespaced(connection.client()),
             connection,
             name,
             identity: format!("{}_{suffix}", host.nodename().to_string_lossy()),
-            terms,
+            times: terms,
             is_leader: watch::Sender::new(false),
             annotations: watch::Sender::default(),
             holder: parking_lot::Mutex::default(),
@@ -116,11 +116,11 @@ impl Election {
         }
     }
 
-    pub fn is_leader(&self) -> watch::Receiver<bool> {
+    pub fn watch_leadership(&self) -> watch::Receiver<bool> {
         self.is_leader.subscribe()
     }
 
-    /// Returns the replicas of this program, including itself. Each replica holds a Lease of its own. `terms` says how
+    /// Returns the replicas of this program, including itself. Each replica holds a Lease of its own. `times` says how
     /// often a replica renews its Lease, and after which time without a renewal a Lease has expired.
     pub fn members(&self, terms: ElectionTimes) -> ReplicaMembers {
         let (leader, identity) = (self.name.clone(), self.identity.clone());
@@ -163,7 +163,7 @@ impl Election {
             let limit = end.unwrap_or(start + REQUEST_LIMIT);
             match self.try_lead(&mut lease, limit).await {
                 Ok(is_leader) => {
-                    end = is_leader.then(|| start + self.terms.duration * 2 / 3);
+                    end = is_leader.then(|| start + self.times.duration * 2 / 3);
                     has_failed = false;
                     let spec = lease
                         .as_ref()
@@ -187,7 +187,7 @@ impl Election {
             }
             end = end.filter(|end| *end > Instant::now());
             self.set_leader(end.is_some());
-            let next = Instant::now() + self.terms.pause.mul_f64(0.9 + fastrand::f64() / 5.0);
+            let next = Instant::now() + self.times.pause.mul_f64(0.9 + fastrand::f64() / 5.0);
             tokio::select! {
                 () = sleep_until(end.map_or(next, |end| end.min(next))) => {}
                 _ = annotations.changed(), if !has_failed => {}
@@ -240,7 +240,7 @@ impl Election {
         if !self.is_leader.send_replace(false) {
             return;
         }
-        metrics::leader(&self.name, false);
+        metrics::set_leader(&self.name, false);
         let Some(ObservedLease { lease, .. }) = observed_lease else {
             return;
         };
@@ -277,7 +277,7 @@ impl Election {
 
     fn annotate_metadata(&self, mut metadata: ObjectMeta) -> ObjectMeta {
         let labels = metadata.labels.get_or_insert_default();
-        labels.insert(LABEL.to_owned(), self.name.clone());
+        labels.insert(LEADER_LABEL.to_owned(), self.name.clone());
         let annotations = self.annotations.borrow().clone();
         metadata.annotations.get_or_insert_default().extend(annotations);
         metadata
@@ -300,7 +300,7 @@ impl Election {
                 before.acquire_time
             },
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: i32::try_from(self.terms.duration.as_secs()).ok(),
+            lease_duration_seconds: i32::try_from(self.times.duration.as_secs()).ok(),
             lease_transitions: Some(transitions.saturating_add((is_taken && had_holder).into())),
             renew_time: Some(now),
             ..before
@@ -311,7 +311,7 @@ impl Election {
         if self.is_leader.send_replace(is_leader) == is_leader {
             return;
         }
-        metrics::leader(&self.name, is_leader);
+        metrics::set_leader(&self.name, is_leader);
         let (lease, identity) = (&self.name, &self.identity);
         if is_leader {
             tracing::info!(lease, identity, "this replica is the leader")

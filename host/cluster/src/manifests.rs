@@ -10,10 +10,10 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use crate::{
-    authorize::NOBODY,
+    authorize::NO_USER_MESSAGE,
     cache::{Key, ObjectCache},
     item::{CachedObject, StoredText},
-    kinds::{Start, restart},
+    kinds::{PageStart, restart_error},
     roles::ManifestRoles,
     selector::TextSelector,
 };
@@ -35,12 +35,13 @@ impl ManifestFiles {
     ///
     /// # Errors
     ///
-    /// Returns a sentence about the first value that is not an [object](Self::check), or is a role that cannot be read.
+    /// Returns a sentence about the first value that is not an [object](Self::object_kind), or is a role that cannot be
+    /// read.
     pub fn new(objects: impl IntoIterator<Item = Value>) -> Result<Self, String> {
         let ManifestContents { mut kinds, mut roles } = ManifestContents::default();
         for (index, object) in objects.into_iter().enumerate() {
             let of_object = |problem: String| format!("object {} of the cluster: {problem}", index + 1);
-            let kind = Self::check(&object).map_err(of_object)?;
+            let kind = Self::object_kind(&object).map_err(of_object)?;
             let api_version = kind.api_version();
             let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind.kind()));
@@ -57,7 +58,7 @@ impl ManifestFiles {
     /// # Errors
     ///
     /// If the value lacks `apiVersion`, `kind` or `metadata.name`, returns a sentence that says so.
-    pub fn check(object: &Value) -> Result<ClusterKind, String> {
+    pub fn object_kind(object: &Value) -> Result<ClusterKind, String> {
         let text = |field: &str| {
             let pointer = format!("/{}", field.replace('.', "/"));
             let text = object.pointer(&pointer).and_then(Value::as_str);
@@ -89,27 +90,27 @@ impl ClusterReader for ManifestFiles {
 
     async fn list(&self, kind: &ClusterKind, query: &ClusterQuery, _: Deadline) -> Result<ClusterPage, ClusterError> {
         let selector = TextSelector::parse(&query.label_selector).map_err(ClusterError::Refused)?;
-        let after = match query.from.as_deref().map(Start::parse).transpose()? {
-            Some(Start::OfServer(_)) => return Err(restart()),
-            Some(Start::After(key)) => Some(key),
+        let after = match query.from.as_deref().map(PageStart::parse).transpose()? {
+            Some(PageStart::OfServer(_)) => return Err(restart_error()),
+            Some(PageStart::After(key)) => Some(key),
             None => None,
         };
         let objects = self.0.kinds.get(kind);
         Ok(objects.map_or_else(ClusterPage::default, |objects| {
-            Start::page(objects, query, after.as_ref(), &selector)
+            PageStart::page_from_cache(objects, query, after.as_ref(), &selector)
         }))
     }
 
-    async fn access(
+    async fn check_access(
         &self,
         user: &UserInfo,
         action: &AccessAttributes,
         _: Deadline,
     ) -> Result<AccessCheckResult, ClusterError> {
         if user.username.is_empty() && user.groups.is_empty() {
-            return Err(ClusterError::Refused(NOBODY.to_owned()));
+            return Err(ClusterError::Refused(NO_USER_MESSAGE.to_owned()));
         }
-        Ok(self.0.roles.access(user, action))
+        Ok(self.0.roles.check_access(user, action))
     }
 }
 

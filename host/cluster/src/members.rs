@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     cache::Key,
     connection::Connection,
-    lease::{ElectionTimes, LABEL, REQUEST_LIMIT, current_time, has_expired},
+    lease::{ElectionTimes, LEADER_LABEL, REQUEST_LIMIT, current_time, has_expired},
     metrics::Verb,
     request_error::{RequestError, permission},
     watch::{WatchSelection, WatchView, spawn},
@@ -30,7 +30,7 @@ use crate::{
 
 pub type Annotations = BTreeMap<String, String>;
 
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The Leases of all replicas of this program, including this replica's Lease. Lives as long as the program.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct ReplicaMembers {
     /// The name of this replica's Lease.
     name: String,
     identity: String,
-    terms: ElectionTimes,
+    times: ElectionTimes,
     view: Arc<WatchView<LeaseFields>>,
     /// The last version of each Lease, and the time at which this replica first saw it.
     observations: Mutex<HashMap<String, (LeaseFields, Instant)>>,
@@ -64,7 +64,7 @@ pub struct LeaseMember {
     /// Whether the replica renews its Lease.
     pub is_alive: bool,
     /// The time since the Lease last changed.
-    pub unchanged: Duration,
+    pub unchanged_time: Duration,
     pub is_leader: bool,
     pub annotations: Annotations,
 }
@@ -86,7 +86,7 @@ impl ReplicaMembers {
         connection: Connection,
         leader: String,
         identity: String,
-        terms: ElectionTimes,
+        times: ElectionTimes,
         runtime: &Handle,
     ) -> Self {
         let view = Arc::new(WatchView::new("replicas"));
@@ -101,7 +101,7 @@ impl ReplicaMembers {
             runtime,
             &connection,
             |client: Client| Api::<Lease>::default_namespaced(client),
-            WatchSelection::Labelled(format!("{LABEL}={leader}")),
+            WatchSelection::Labelled(format!("{LEADER_LABEL}={leader}")),
             &view,
             entry,
             permission("`list` and `watch`", "leases", "coordination.k8s.io"),
@@ -112,7 +112,7 @@ impl ReplicaMembers {
             leader,
             name: lease_name(&identity),
             identity,
-            terms,
+            times,
             view,
             observations: Mutex::default(),
             annotations: watch::Sender::new(Annotations::new()),
@@ -142,7 +142,7 @@ impl ReplicaMembers {
         let mut observations = self.observations.lock();
         let now = Instant::now();
         let is_watching = self.view.health.is_watching();
-        let leases = self.view.cache.all();
+        let leases = self.view.cache.all_objects();
         observations.retain(|name, _| is_watching && leases.iter().any(|(key, _)| key.name == *name));
         let mut leader = None;
         let mut members = Vec::new();
@@ -159,14 +159,14 @@ impl ReplicaMembers {
             };
             observations.insert(name.clone(), (fields.clone(), since));
             let unchanged = now.duration_since(since);
-            is_known |= name == self.name && unchanged < self.terms.duration * 2 / 3;
+            is_known |= name == self.name && unchanged < self.times.duration * 2 / 3;
             if name == self.leader {
                 leader = Some(fields.annotations);
                 continue;
             }
             members.push(LeaseMember {
                 is_alive: !has_expired(&fields.spec, unchanged),
-                unchanged,
+                unchanged_time: unchanged,
                 is_leader: leader_identity
                     .as_deref()
                     .is_some_and(|identity| identity == holder(&fields)),
@@ -200,7 +200,7 @@ impl ReplicaMembers {
             let pause = match self.renew(&mut own_lease, wanted_annotations).await {
                 Ok(()) => {
                     has_failed = false;
-                    self.terms.pause
+                    self.times.pause
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut has_failed, true) {
@@ -213,7 +213,7 @@ impl ReplicaMembers {
                         tracing::warn!(lease = %self.name, "this replica cannot tell the others what it has: {reason}");
                     }
                     own_lease = None;
-                    RETRY.min(self.terms.pause)
+                    RETRY_PAUSE.min(self.times.pause)
                 }
             };
             tokio::select! {
@@ -233,13 +233,13 @@ impl ReplicaMembers {
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
-                labels: Some([(LABEL.to_owned(), self.leader.clone())].into()),
+                labels: Some([(LEADER_LABEL.to_owned(), self.leader.clone())].into()),
                 annotations: Some(annotations),
                 ..metadata.unwrap_or_default()
             },
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.identity.clone()),
-                lease_duration_seconds: i32::try_from(self.terms.duration.as_secs()).ok(),
+                lease_duration_seconds: i32::try_from(self.times.duration.as_secs()).ok(),
                 renew_time: Some(current_time()),
                 ..LeaseSpec::default()
             }),

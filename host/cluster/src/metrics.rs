@@ -34,7 +34,7 @@ keywords!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "wat
 
 /// Sets the counters of failures to 0 at the start. Otherwise a counter would appear only with the first failure, and
 /// nobody could see that it has increased.
-pub(crate) fn begin_at_zero() {
+pub(crate) fn initialize_counters() {
     for verb in Verb::ALL {
         for result in ["forbidden", "refused", "unavailable", "timeout"] {
             counter!(REQUESTS, "verb" => verb.as_str(), "result" => result).absolute(0);
@@ -42,14 +42,14 @@ pub(crate) fn begin_at_zero() {
     }
 }
 
-pub(crate) fn count(verb: Verb, result: &'static str) {
+pub(crate) fn count_request(verb: Verb, result: &'static str) {
     counter!(REQUESTS, "verb" => verb.as_str(), "result" => result).increment(1);
 }
 
-pub(crate) fn watch_up(kind: &str, is_up: bool) {
+pub(crate) fn set_watch_up(kind: &str, is_up: bool) {
     gauge!(WATCH_UP, "kind" => kind.to_owned()).set(f64::from(u8::from(is_up)));
 }
 
-pub(crate) fn leader(lease: &str, is_leader: bool) {
+pub(crate) fn set_leader(lease: &str, is_leader: bool) {
     gauge!(LEADER, "lease" => lease.to_owned()).set(f64::from(u8::from(is_leader)));
 }

@@ -37,7 +37,7 @@ pub(crate) struct NamespaceLabels {
     task: OnceLock<AbortOnDropHandle<()>>,
 }
 
-fn resource() -> ApiResource {
+fn namespace_resource() -> ApiResource {
     ApiResource {
         group: String::new(),
         version: "v1".to_owned(),
@@ -47,21 +47,21 @@ fn resource() -> ApiResource {
     }
 }
 
-fn api(client: Client) -> Api<Namespace> {
-    Api::all_with(client, &resource())
+fn namespace_api(client: Client) -> Api<Namespace> {
+    Api::all_with(client, &namespace_resource())
 }
 
 fn labels_of(namespace: &mut Namespace) -> Labels {
     namespace.meta_mut().labels.take().unwrap_or_default()
 }
 
-fn entry(mut namespace: Namespace) -> (Key, Arc<Labels>) {
+fn cache_entry(mut namespace: Namespace) -> (Key, Arc<Labels>) {
     let labels = labels_of(&mut namespace);
     let name = namespace.metadata.name.unwrap_or_default();
     (Key::new(None, &name), Arc::new(labels))
 }
 
-fn not_found(name: &str) -> NamespaceLookupError {
+fn not_found_error(name: &str) -> NamespaceLookupError {
     NamespaceLookupError(format!("namespace {name:?} not found"))
 }
 
@@ -78,7 +78,15 @@ impl NamespaceLabels {
         self.task.get_or_init(|| {
             let permission = permission("`list` and `watch`", "namespaces", "");
             let (connection, view) = (&self.connection, &self.view);
-            spawn(runtime, connection, api, WatchSelection::All, view, entry, permission)
+            spawn(
+                runtime,
+                connection,
+                namespace_api,
+                WatchSelection::All,
+                view,
+                cache_entry,
+                permission,
+            )
         });
     }
 
@@ -91,7 +99,7 @@ impl NamespaceLabels {
     pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
         // The name comes from a request and becomes a part of a URL's path, so it must be valid.
         if !is_dns_label(name) {
-            return Err(not_found(name));
+            return Err(not_found_error(name));
         }
         if self.view.is_usable()
             && let Some(labels) = self.view.cache.get(&Key::new(None, name))
@@ -102,11 +110,11 @@ impl NamespaceLabels {
         let client = self.connection.client();
         let answer = self
             .connection
-            .ask(Verb::Get, until, async { api(client).get(name).await })
+            .ask(Verb::Get, until, async { namespace_api(client).get(name).await })
             .await;
         match answer {
             Ok(mut namespace) => Ok(labels_of(&mut namespace)),
-            Err(RequestError::NotFound(_)) => Err(not_found(name)),
+            Err(RequestError::NotFound(_)) => Err(not_found_error(name)),
             Err(failure) => Err(self.lookup_error(name, &failure)),
         }
     }

@@ -41,7 +41,7 @@ impl RequestError {
         }
     }
 
-    pub(crate) fn result(&self) -> &'static str {
+    pub(crate) fn result_label(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "not-found",
             Self::Conflict(_) => "conflict",
@@ -72,7 +72,7 @@ impl RequestError {
     }
 
     /// Converts the error into one that a plugin receives.
-    pub(crate) fn for_plugin(&self, permission: &str) -> ClusterError {
+    pub(crate) fn to_plugin_error(&self, permission: &str) -> ClusterError {
         match self {
             Self::Unavailable(words) => ClusterError::Unavailable(words.clone()),
             Self::Timeout => ClusterError::Timeout,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::changes::{ContentVersion, LastResourceRead, version};
+use self::changes::{ContentVersion, LastResourceRead, content_version};
 pub use self::{changes::next_change, edit::ResourceEdit};
 use crate::{
     cache::Key,
@@ -89,7 +89,7 @@ struct Inner {
     resource: ApiResource,
     is_namespaced: bool,
     view: Arc<WatchView<ContentVersion>>,
-    last: Mutex<Option<LastResourceRead>>,
+    last_read: Mutex<Option<LastResourceRead>>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -129,7 +129,7 @@ impl Resource {
         }
     }
 
-    fn item(&self) -> Result<CachedObject, ResourceError> {
+    fn to_item(&self) -> Result<CachedObject, ResourceError> {
         serde_json::from_value(Value::Object(self.object.clone()))
             .map_err(|error| ResourceError::Refused(error.to_string()))
     }
@@ -141,7 +141,7 @@ impl WatchedResources {
         let resource = kind.resource.clone();
         let view = Arc::new(WatchView::new(resource.plural.clone()));
         let entry = |object: PartialObjectMeta<CachedObject>| {
-            let version = version(serde_json::to_value(&object.metadata).ok().as_ref());
+            let version = content_version(serde_json::to_value(&object.metadata).ok().as_ref());
             let metadata = object.metadata;
             let name = metadata.name.unwrap_or_default();
             (Key::new(metadata.namespace.as_deref(), &name), version)
@@ -159,7 +159,7 @@ impl WatchedResources {
             resource,
             is_namespaced: kind.is_namespaced,
             view,
-            last: Mutex::new(None),
+            last_read: Mutex::new(None),
             _task: task,
         }))
     }
@@ -190,7 +190,8 @@ impl WatchedResources {
         }
     }
 
-    /// Creates a resource of this name; `set` sets its other fields. If its namespace is missing, creates it first.
+    /// Creates a resource of this name; `set_fields` sets its other fields. If its namespace is missing, creates it
+    /// first.
     ///
     /// # Errors
     ///
@@ -200,7 +201,7 @@ impl WatchedResources {
         &self,
         namespace: &str,
         name: &str,
-        set: impl Fn(&mut Map<String, Value>),
+        set_fields: impl Fn(&mut Map<String, Value>),
     ) -> Result<Resource, ResourceError> {
         let mut object = Map::new();
         object.insert("apiVersion".to_owned(), self.0.resource.api_version.clone().into());
@@ -211,13 +212,13 @@ impl WatchedResources {
             json!({"name": name})
         };
         object.insert("metadata".to_owned(), metadata);
-        set(&mut object);
+        set_fields(&mut object);
         let resource = Resource {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             object,
         };
-        let item = resource.item()?;
+        let item = resource.to_item()?;
         let (api, params) = (self.api(namespace), post_params());
         let mut answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         if self.0.is_namespaced
@@ -254,7 +255,7 @@ impl WatchedResources {
     /// Returns [`ResourceError::Conflict`] when the resource has changed since it was read; other errors when the API
     /// server refuses or does not answer.
     pub async fn replace(&self, resource: &Resource) -> Result<Resource, ResourceError> {
-        let item = resource.item()?;
+        let item = resource.to_item()?;
         let (api, params) = (self.api(&resource.namespace), post_params());
         self.ask(Verb::Replace, api.replace(&resource.name, &params, &item))
             .await
@@ -262,19 +263,19 @@ impl WatchedResources {
             .map_err(|failure| self.error("update", failure))
     }
 
-    /// Replaces `old_resource`, or creates a resource of this name if `old_resource` is `None`. `set` sets the
+    /// Replaces `old_resource`, or creates a resource of this name if `old_resource` is `None`. `set_fields` sets the
     /// resource's fields.
     pub async fn put(
         &self,
         namespace: &str,
         name: &str,
         old_resource: Option<Resource>,
-        set: impl Fn(&mut Map<String, Value>),
+        set_fields: impl Fn(&mut Map<String, Value>),
     ) -> Result<Resource, ResourceError> {
         match old_resource {
-            None => self.create(namespace, name, set).await,
+            None => self.create(namespace, name, set_fields).await,
             Some(mut resource) => {
-                set(&mut resource.object);
+                set_fields(&mut resource.object);
                 self.replace(&resource).await
             }
         }

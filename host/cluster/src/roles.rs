@@ -7,7 +7,7 @@ use serde_json::Value;
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-const MASTERS: &str = "system:masters";
+const MASTERS_GROUP: &str = "system:masters";
 
 #[derive(Debug, Default)]
 pub(crate) struct ManifestRoles {
@@ -41,14 +41,14 @@ impl ManifestRoles {
             name: text("/metadata/name").unwrap_or_default().to_owned(),
         };
         match text("/kind") {
-            Some("Role") => self.add_role(name, read::<Role>(object)?.rules),
-            Some("ClusterRole") => self.add_role(name, read::<ClusterRole>(object)?.rules),
+            Some("Role") => self.add_role(name, parse_rbac_object::<Role>(object)?.rules),
+            Some("ClusterRole") => self.add_role(name, parse_rbac_object::<ClusterRole>(object)?.rules),
             Some("RoleBinding") => {
-                let binding = read::<RoleBinding>(object)?;
+                let binding = parse_rbac_object::<RoleBinding>(object)?;
                 self.bind(name, binding.role_ref, binding.subjects);
             }
             Some("ClusterRoleBinding") => {
-                let binding = read::<ClusterRoleBinding>(object)?;
+                let binding = parse_rbac_object::<ClusterRoleBinding>(object)?;
                 self.bind(name, binding.role_ref, binding.subjects);
             }
             _ => {}
@@ -73,10 +73,10 @@ impl ManifestRoles {
         });
     }
 
-    pub(crate) fn access(&self, user: &UserInfo, action: &AccessAttributes) -> AccessCheckResult {
+    pub(crate) fn check_access(&self, user: &UserInfo, action: &AccessAttributes) -> AccessCheckResult {
         let allowed = |reason: String| AccessCheckResult { allowed: true, reason };
-        if user.groups.iter().any(|group| group == MASTERS) {
-            return allowed(format!("the group {MASTERS} may do everything"));
+        if user.groups.iter().any(|group| group == MASTERS_GROUP) {
+            return allowed(format!("the group {MASTERS_GROUP} may do everything"));
         }
         let target_namespace = match action {
             AccessAttributes::Resource { namespace, .. } => namespace.as_str(),
@@ -115,7 +115,7 @@ impl ManifestRoles {
     }
 }
 
-fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
+fn parse_rbac_object<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
     let name = object.pointer("/metadata/name").unwrap_or(&Value::Null);
     serde_json::from_value(object.clone())
         .map_err(|error| format!("the {} {name} cannot be read: {error}", object["kind"]))
@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    fn roles() -> ManifestRoles {
+    fn test_roles() -> ManifestRoles {
         let mut roles = ManifestRoles::default();
         let role = |kind: &str, namespace: Option<&str>, name: &str, rules: Value| {
             json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": name, "namespace": namespace},
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn roles_decide_what_users_may_do() {
-        let roles = roles();
+        let roles = test_roles();
         // (user, group, action, whether the user may do it)
         // An action is [verb, API group, resource or path, subresource, namespace, name].
         for (user, group, action, expected) in [
@@ -293,7 +293,7 @@ mod tests {
             ("al", "dev", ["get", "", "/logs/a", "", "", ""], true),
             ("al", "dev", ["get", "", "/healthz/x", "", "", ""], false),
             ("al", "dev", ["post", "", "/healthz", "", "", ""], false),
-            ("al", MASTERS, ["delete", "", "nodes", "", "", ""], true),
+            ("al", MASTERS_GROUP, ["delete", "", "nodes", "", "", ""], true),
         ] {
             let user = UserInfo {
                 username: user.to_owned(),
@@ -316,7 +316,7 @@ mod tests {
                     label_selector: String::new(),
                 }
             };
-            let access = roles.access(&user, &attributes);
+            let access = roles.check_access(&user, &attributes);
             assert_eq!(access.allowed, expected, "{user:?} {action:?}");
             assert_eq!(access.reason.is_empty(), !expected, "{access:?}");
         }

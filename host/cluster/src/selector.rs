@@ -6,8 +6,8 @@ use admittance_admission::{
 
 // A plugin may send any label selector. A list compares each object with each requirement of the selector, such as
 // `app=web`. To keep that cheap, a selector has a maximum length and a maximum number of requirements.
-const LENGTH: usize = 4 << 10;
-const REQUIREMENTS: usize = 64;
+const LENGTH_MAX: usize = 4 << 10;
+const REQUIREMENTS_MAX: usize = 64;
 
 /// The label selector of a list, with the grammar and meaning of Kubernetes' `labels.Parse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,18 +43,18 @@ impl LabelBound {
 impl TextSelector {
     /// Parses a selector; empty text selects everything. The error is a sentence about the text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        if text.len() > LENGTH {
+        if text.len() > LENGTH_MAX {
             return Err(format!(
-                "the label selector has {} bytes; the limit is {LENGTH}",
+                "the label selector has {} bytes; the limit is {LENGTH_MAX}",
                 text.len()
             ));
         }
         let mut reader = SelectorReader {
-            words: words(text),
-            next: 0,
+            words: split_words(text),
+            position: 0,
         };
         reader
-            .selector()
+            .read_selector()
             .map_err(|reason| format!("the label selector `{text}` is invalid: {reason}"))
     }
 
@@ -78,7 +78,7 @@ impl<'a> SelectorWord<'a> {
     }
 }
 
-fn words(text: &str) -> Vec<SelectorWord<'_>> {
+fn split_words(text: &str) -> Vec<SelectorWord<'_>> {
     let is_sign = |letter: char| matches!(letter, '(' | ')' | ',' | '!' | '=' | '<' | '>');
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -104,17 +104,17 @@ fn words(text: &str) -> Vec<SelectorWord<'_>> {
 
 struct SelectorReader<'a> {
     words: Vec<SelectorWord<'a>>,
-    next: usize,
+    position: usize,
 }
 
 impl<'a> SelectorReader<'a> {
     fn peek(&self) -> Option<SelectorWord<'a>> {
-        self.words.get(self.next).copied()
+        self.words.get(self.position).copied()
     }
 
     fn take(&mut self) -> Option<SelectorWord<'a>> {
         let word = self.peek();
-        self.next += 1;
+        self.position += 1;
         word
     }
 
@@ -122,16 +122,16 @@ impl<'a> SelectorReader<'a> {
         matches!(self.peek(), None | Some(SelectorWord::Sign(",")))
     }
 
-    fn selector(&mut self) -> Result<TextSelector, String> {
+    fn read_selector(&mut self) -> Result<TextSelector, String> {
         let mut sets = Vec::new();
         let mut bounds = Vec::new();
         if self.peek().is_none() {
             return Ok(TextSelector::default());
         }
         loop {
-            self.requirement(&mut sets, &mut bounds)?;
-            if sets.len() + bounds.len() > REQUIREMENTS {
-                return Err(format!("it has more than {REQUIREMENTS} requirements"));
+            self.read_requirement(&mut sets, &mut bounds)?;
+            if sets.len() + bounds.len() > REQUIREMENTS_MAX {
+                return Err(format!("it has more than {REQUIREMENTS_MAX} requirements"));
             }
             match self.take() {
                 None => break,
@@ -145,27 +145,31 @@ impl<'a> SelectorReader<'a> {
         })
     }
 
-    fn requirement(&mut self, sets: &mut Vec<LabelRequirement>, bounds: &mut Vec<LabelBound>) -> Result<(), String> {
+    fn read_requirement(
+        &mut self,
+        sets: &mut Vec<LabelRequirement>,
+        bounds: &mut Vec<LabelBound>,
+    ) -> Result<(), String> {
         let set = |key: &str, operator, values| {
             LabelRequirement::new(key, operator, values).map_err(|error| format!("at `{key}`: {error}"))
         };
         if self.peek() == Some(SelectorWord::Sign("!")) {
             self.take();
-            sets.push(set(self.key("after `!`")?, LabelOperator::DoesNotExist, vec![])?);
+            sets.push(set(self.read_key("after `!`")?, LabelOperator::DoesNotExist, vec![])?);
             return Ok(());
         }
-        let key = self.key("at the start of a requirement")?;
+        let key = self.read_key("at the start of a requirement")?;
         if self.ends_requirement() {
             sets.push(set(key, LabelOperator::Exists, vec![])?);
             return Ok(());
         }
         let operator = self.take().map_or("", SelectorWord::text);
         match operator {
-            "=" | "==" => sets.push(set(key, LabelOperator::In, vec![self.value()?])?),
-            "!=" => sets.push(set(key, LabelOperator::NotIn, vec![self.value()?])?),
-            "in" => sets.push(set(key, LabelOperator::In, self.values(operator)?)?),
-            "notin" => sets.push(set(key, LabelOperator::NotIn, self.values(operator)?)?),
-            "<" | ">" => bounds.push(self.bound(key, operator)?),
+            "=" | "==" => sets.push(set(key, LabelOperator::In, vec![self.read_value()?])?),
+            "!=" => sets.push(set(key, LabelOperator::NotIn, vec![self.read_value()?])?),
+            "in" => sets.push(set(key, LabelOperator::In, self.read_values(operator)?)?),
+            "notin" => sets.push(set(key, LabelOperator::NotIn, self.read_values(operator)?)?),
+            "<" | ">" => bounds.push(self.read_bound(key, operator)?),
             other => {
                 return Err(format!(
                     "`{other}` after `{key}` is not an operator: use one of =, ==, !=, in, notin, <, >"
@@ -175,7 +179,7 @@ impl<'a> SelectorReader<'a> {
         Ok(())
     }
 
-    fn key(&mut self, position: &str) -> Result<&'a str, String> {
+    fn read_key(&mut self, position: &str) -> Result<&'a str, String> {
         match self.take() {
             Some(SelectorWord::Name(key)) => check_key(key).map(|()| key),
             Some(SelectorWord::Sign(sign)) => Err(format!("expected a label key {position}, found `{sign}`")),
@@ -183,7 +187,7 @@ impl<'a> SelectorReader<'a> {
         }
     }
 
-    fn value(&mut self) -> Result<String, String> {
+    fn read_value(&mut self) -> Result<String, String> {
         if self.ends_requirement() {
             return Ok(String::new());
         }
@@ -197,7 +201,7 @@ impl<'a> SelectorReader<'a> {
     }
 
     /// Reads a list of values such as `(a, b)`. If there is nothing between two commas, that counts as an empty value.
-    fn values(&mut self, operator: &str) -> Result<Vec<String>, String> {
+    fn read_values(&mut self, operator: &str) -> Result<Vec<String>, String> {
         if self.take() != Some(SelectorWord::Sign("(")) {
             return Err(format!("`{operator}` needs values in parentheses"));
         }
@@ -225,8 +229,8 @@ impl<'a> SelectorReader<'a> {
         }
     }
 
-    fn bound(&mut self, key: &str, operator: &str) -> Result<LabelBound, String> {
-        let value = self.value()?;
+    fn read_bound(&mut self, key: &str, operator: &str) -> Result<LabelBound, String> {
+        let value = self.read_value()?;
         let limit = value
             .parse()
             .map_err(|_| format!("`{key}{operator}` needs a whole number, not `{value}`"))?;
@@ -382,11 +386,11 @@ mod tests {
             assert!(error.contains(message_part), "{text:?}: {error}");
             assert!(error.starts_with(&format!("the label selector `{text}` is invalid: ")));
         }
-        let longest_selector = vec!["!a"; REQUIREMENTS].join(",");
+        let longest_selector = vec!["!a"; REQUIREMENTS_MAX].join(",");
         TextSelector::parse(&longest_selector).unwrap();
         let error = TextSelector::parse(&format!("{longest_selector},b")).unwrap_err();
         assert!(error.ends_with("it has more than 64 requirements"), "{error}");
-        let error = TextSelector::parse(&format!("x in ({})", "a,".repeat(LENGTH))).unwrap_err();
+        let error = TextSelector::parse(&format!("x in ({})", "a,".repeat(LENGTH_MAX))).unwrap_err();
         assert_eq!(error, "the label selector has 8199 bytes; the limit is 4096");
         let long = "a".repeat(NAME_PART_LENGTH + 1);
         assert!(TextSelector::parse(&long).is_err());

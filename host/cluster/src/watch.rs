@@ -22,9 +22,9 @@ use crate::{
 
 /// The time after which a watch is renewed, in seconds, so that a dead connection is noticed.
 const WATCH_SECONDS: u32 = 60;
-/// The pause after the first failure of a watch. It doubles with each further failure, up to `LONGEST_WAIT`.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The pause after the first failure of a watch. It doubles with each further failure, up to `PAUSE_MAX`.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(crate) struct WatchView<V> {
@@ -51,7 +51,7 @@ impl<V> WatchView<V> {
 
 pub(crate) struct WatchPace {
     answers: watch::Receiver<bool>,
-    waits: Backoff,
+    pauses: Backoff,
     has_expired: bool,
 }
 
@@ -59,34 +59,34 @@ impl WatchPace {
     pub(crate) fn new(connection: &Connection) -> Self {
         Self {
             answers: connection.answers(),
-            waits: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
+            pauses: Backoff::new(FIRST_PAUSE, PAUSE_MAX),
             has_expired: false,
         }
     }
 
     fn reset(&mut self) {
-        self.waits.reset();
+        self.pauses.reset();
         self.has_expired = false;
     }
 
     /// Waits before the next attempt to watch. The pause becomes longer with each failure, and ends early when the API
     /// server answers any other request.
     pub(crate) async fn wait(&mut self) {
-        let pause = sleep(self.waits.after_failure());
+        let pause = sleep(self.pauses.pause_after_failure());
         let answers = async { while self.answers.changed().await.is_ok() && !*self.answers.borrow() {} };
         let does_answer = tokio::select! {
             () = pause => false,
             () = answers => true,
         };
         if does_answer {
-            self.waits.reset();
+            self.pauses.reset();
         }
         self.answers.mark_unchanged();
     }
 
     /// Must be called when the watch has expired. The objects are then listed again. If the previous watch expired too,
     /// and nothing arrived since, this method first waits, so that lists do not follow each other without a pause.
-    async fn expired(&mut self) {
+    async fn pause_after_expiry(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
             self.wait().await;
         }
@@ -151,7 +151,7 @@ pub(crate) async fn follow<K, V>(
             let event = tokio::select! {
                 biased;
                 event = events.next() => event,
-                () = health.until_confirmed() => {
+                () = health.wait_until_confirmed() => {
                     health.record_watching();
                     pace.reset();
                     continue;
@@ -164,7 +164,7 @@ pub(crate) async fn follow<K, V>(
                         health.record_watching();
                         pace.reset();
                     }
-                    take(event, view, &entry);
+                    apply_event(event, view, &entry);
                     continue;
                 }
                 Some(Err(error)) => WatchProblem::from(error),
@@ -174,11 +174,11 @@ pub(crate) async fn follow<K, V>(
                 WatchProblem::Expired => {
                     tracing::info!(watch = health.name(), "the watch expired; listing again");
                     health.record_starting();
-                    pace.expired().await;
+                    pace.pause_after_expiry().await;
                     break;
                 }
                 WatchProblem::Failed(verb, failure) => {
-                    metrics::count(*verb, failure.result());
+                    metrics::count_request(*verb, failure.result_label());
                     match failure {
                         RequestError::Forbidden(words) => health.record_refused(format!("{words}; {permission}")),
                         other => health.record_down(other.sentence()),
@@ -190,7 +190,7 @@ pub(crate) async fn follow<K, V>(
     }
 }
 
-fn take<K, V: PartialEq>(event: Event<K>, view: &WatchView<V>, entry: &impl Fn(K) -> (Key, V)) {
+fn apply_event<K, V: PartialEq>(event: Event<K>, view: &WatchView<V>, entry: &impl Fn(K) -> (Key, V)) {
     match event {
         Event::Init => view.cache.begin_list(),
         Event::InitApply(object) => {
@@ -249,12 +249,12 @@ mod tests {
     fn a_success_resets_the_pauses_between_attempts() {
         let mut pace = WatchPace {
             answers: watch::channel(true).1,
-            waits: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
+            pauses: Backoff::new(FIRST_PAUSE, PAUSE_MAX),
             has_expired: false,
         };
-        let waits: Vec<_> = (0..12).map(|_| pace.waits.after_failure()).collect();
-        assert!(waits[0] < FIRST_WAIT * 3 && waits[11] >= LONGEST_WAIT, "{waits:?}");
+        let waits: Vec<_> = (0..12).map(|_| pace.pauses.pause_after_failure()).collect();
+        assert!(waits[0] < FIRST_PAUSE * 3 && waits[11] >= PAUSE_MAX, "{waits:?}");
         pace.reset();
-        assert!(pace.waits.after_failure() < FIRST_WAIT * 3);
+        assert!(pace.pauses.pause_after_failure() < FIRST_PAUSE * 3);
     }
 }

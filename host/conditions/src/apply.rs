@@ -4,7 +4,7 @@ use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value as Json;
 
-pub(crate) use self::json_patch::patched;
+pub(crate) use self::json_patch::apply_json_patch;
 use crate::{
     functions::time::{duration_text, timestamp_text},
     structure::Structure,
@@ -16,7 +16,7 @@ mod json_patch;
 /// The maximum nesting of values in the result of a mutation. The JSON parser has the same limit.
 const MAX_DEPTH: usize = 128;
 /// The largest integer that every JSON parser reads exactly.
-const LARGEST_EXACT: u64 = (1 << 53) - 1;
+const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 /// The number of bytes of JSON that are written between two checks of the deadline.
 const DEADLINE_INTERVAL: usize = 64 << 10;
 
@@ -26,7 +26,7 @@ pub(crate) struct JsonWriter {
     text: String,
     limit: usize,
     deadline: Deadline,
-    next_check: usize,
+    next_deadline_check: usize,
     depth: usize,
     converts: bool,
 }
@@ -39,13 +39,13 @@ impl JsonWriter {
             text: String::new(),
             limit,
             deadline,
-            next_check: DEADLINE_INTERVAL,
+            next_deadline_check: DEADLINE_INTERVAL,
             depth: 0,
             converts: false,
         }
     }
 
-    pub(crate) fn patch(mut self, operations: &CelList<'_>) -> Result<String, Failure> {
+    pub(crate) fn write_patch(mut self, operations: &CelList<'_>) -> Result<String, Failure> {
         if operations.len() > Patch::MAX_OPERATIONS {
             return Err(PatchError::TooManyOperations(operations.len()).into());
         }
@@ -54,9 +54,9 @@ impl JsonWriter {
         for (place, operation) in operations.iter().enumerate() {
             self.separate(place)?;
             match operation {
-                Value::Part(part) if part.is_json_patch() => self.members(&part.fields, None)?,
+                Value::Part(part) if part.is_json_patch() => self.write_members(&part.fields, None)?,
                 other => {
-                    return Err(failed(format!(
+                    return Err(apply_failure(format!(
                         "type mismatch: JSONPatchType.val contains {} as one of its values",
                         other.kind()
                     )));
@@ -67,20 +67,20 @@ impl JsonWriter {
         Ok(self.text)
     }
 
-    pub(crate) fn change(mut self, change: &Value<'_>) -> Result<String, Failure> {
+    pub(crate) fn write_change(mut self, change: &Value<'_>) -> Result<String, Failure> {
         let Value::Part(part) = change else {
-            return Err(failed(format!(
+            return Err(apply_failure(format!(
                 "unsupported return type from ApplyConfiguration expression: {}",
                 change.kind()
             )));
         };
-        self.part(part, "Object")?;
+        self.write_part(part, "Object")?;
         Ok(self.text)
     }
 
-    pub(crate) fn json(mut self, value: &Value<'_>) -> Result<String, Failure> {
+    pub(crate) fn write_json(mut self, value: &Value<'_>) -> Result<String, Failure> {
         self.converts = true;
-        self.value(value, None)?;
+        self.write_value(value, None)?;
         Ok(self.text)
     }
 
@@ -89,8 +89,8 @@ impl JsonWriter {
             return Err(PatchError::ResultTooLarge(self.limit).into());
         }
         self.text.push_str(text);
-        if self.text.len() >= self.next_check {
-            self.next_check = self.text.len() + DEADLINE_INTERVAL;
+        if self.text.len() >= self.next_deadline_check {
+            self.next_deadline_check = self.text.len() + DEADLINE_INTERVAL;
             if self.deadline.has_passed() {
                 let message = "what the expression gives was not written in time";
                 return Err(Failure::new(FailureKind::Timeout, message));
@@ -103,13 +103,13 @@ impl JsonWriter {
         if place == 0 { Ok(()) } else { self.push(",") }
     }
 
-    fn string(&mut self, text: &str) -> WriteResult {
+    fn write_string(&mut self, text: &str) -> WriteResult {
         // The text is escaped piece by piece, so that writing can stop when the limit is reached.
         self.push("\"")?;
         let mut rest = text;
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(rest.floor_char_boundary(DEADLINE_INTERVAL));
-            let quoted = serde_json::to_string(piece).map_err(|error| failed(error.to_string()))?;
+            let quoted = serde_json::to_string(piece).map_err(|error| apply_failure(error.to_string()))?;
             let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
             self.push(inner.unwrap_or_default())?;
             rest = after;
@@ -117,11 +117,11 @@ impl JsonWriter {
         self.push("\"")
     }
 
-    fn key(&mut self, key: &Value<'_>) -> WriteResult {
+    fn write_key(&mut self, key: &Value<'_>) -> WriteResult {
         match key {
-            Value::String(key) => self.string(key)?,
+            Value::String(key) => self.write_string(key)?,
             other => {
-                return Err(failed(format!(
+                return Err(apply_failure(format!(
                     "unexpected key of type {} in a map: only strings can be written",
                     other.kind()
                 )));
@@ -131,106 +131,111 @@ impl JsonWriter {
     }
 
     /// Writes the members of an object. `path` is the type name of an object to apply, such as `Object.spec`.
-    fn members(&mut self, members: &Map<'_>, path: Option<&str>) -> WriteResult {
+    fn write_members(&mut self, members: &Map<'_>, path: Option<&str>) -> WriteResult {
         self.push("{")?;
         for (place, (key, value)) in members.entries().enumerate() {
             self.separate(place)?;
-            self.key(&key)?;
+            self.write_key(&key)?;
             let path = match (&key, path) {
                 (Value::String(key), Some(path)) => Some(format!("{path}.{}", &**key)),
                 _ => None,
             };
-            self.value(&value, path.as_deref())?;
+            self.write_value(&value, path.as_deref())?;
         }
         self.push("}")
     }
 
-    fn part(&mut self, part: &ObjectPart<'_>, path: &str) -> WriteResult {
+    fn write_part(&mut self, part: &ObjectPart<'_>, path: &str) -> WriteResult {
         if &*part.path != path {
-            return Err(failed(format!(
+            return Err(apply_failure(format!(
                 "type mismatch: unexpected type name \"{}\", expected \"{path}\", which matches field name path from root Object type",
                 part.path
             )));
         }
-        self.members(&part.fields, Some(path))
+        self.write_members(&part.fields, Some(path))
     }
 
-    fn value(&mut self, value: &Value<'_>, path: Option<&str>) -> WriteResult {
+    fn write_value(&mut self, value: &Value<'_>, path: Option<&str>) -> WriteResult {
         match value {
             Value::Null => self.push("null"),
             Value::Bool(value) => self.push(if *value { "true" } else { "false" }),
             // Some JSON parsers would round an integer of this size, so it is written as a string.
-            Value::Int(value) if self.converts && value.unsigned_abs() > LARGEST_EXACT => {
-                self.string(&value.to_string())
+            Value::Int(value) if self.converts && value.unsigned_abs() > MAX_EXACT_INTEGER => {
+                self.write_string(&value.to_string())
             }
-            Value::Uint(value) if self.converts && *value > LARGEST_EXACT => self.string(&value.to_string()),
+            Value::Uint(value) if self.converts && *value > MAX_EXACT_INTEGER => self.write_string(&value.to_string()),
             Value::Int(value) => self.push(&value.to_string()),
             Value::Uint(value) => self.push(&value.to_string()),
             // A double without a fraction is written as an integer, as Go does.
-            Value::Double(value) if value.fract() == 0.0 && value.abs() <= LARGEST_EXACT as f64 => {
+            Value::Double(value) if value.fract() == 0.0 && value.abs() <= MAX_EXACT_INTEGER as f64 => {
                 self.push(&(*value as i64).to_string())
             }
             Value::Double(value) => {
-                let number =
-                    serde_json::Number::from_f64(*value).ok_or_else(|| failed(format!("{value} cannot be written")))?;
+                let number = serde_json::Number::from_f64(*value)
+                    .ok_or_else(|| apply_failure(format!("{value} cannot be written")))?;
                 self.push(&number.to_string())
             }
-            Value::String(text) => self.string(text),
+            Value::String(text) => self.write_string(text),
             Value::List(_) | Value::Map(_) | Value::Part(_) => {
                 self.depth += 1;
                 if self.depth > MAX_DEPTH {
-                    return Err(failed(format!("the value is nested more than {MAX_DEPTH} levels deep")));
+                    return Err(apply_failure(format!(
+                        "the value is nested more than {MAX_DEPTH} levels deep"
+                    )));
                 }
-                self.nested(value, path)?;
+                self.write_nested(value, path)?;
                 self.depth -= 1;
                 Ok(())
             }
-            Value::Optional(Some(inner)) => self.value(inner, path),
+            Value::Optional(Some(inner)) => self.write_value(inner, path),
             Value::Optional(None) => self.push("null"),
-            Value::Bytes(bytes) if self.converts => self.string(&BASE64_STANDARD.encode(bytes)),
-            Value::Duration(duration) if self.converts => self.string(&duration_text(*duration)),
+            Value::Bytes(bytes) if self.converts => self.write_string(&BASE64_STANDARD.encode(bytes)),
+            Value::Duration(duration) if self.converts => self.write_string(&duration_text(*duration)),
             Value::Timestamp(time) if self.converts => match timestamp_text(*time) {
-                Ok(text) => self.string(&text),
-                Err(_) => Err(failed("the timestamp cannot be written")),
+                Ok(text) => self.write_string(&text),
+                Err(_) => Err(apply_failure("the timestamp cannot be written")),
             },
-            other if self.converts => Err(failed(format!(
+            other if self.converts => Err(apply_failure(format!(
                 "JSONPath valueExpression evaluated to a type that could not marshal to JSON: type conversion error from \
                  '{}' to '*structpb.Value'",
                 other.kind().rsplit('.').next().unwrap_or_default()
             ))),
-            other => Err(failed(format!("a {} cannot be written into an object", other.kind()))),
+            other => Err(apply_failure(format!(
+                "a {} cannot be written into an object",
+                other.kind()
+            ))),
         }
     }
 
-    fn nested(&mut self, value: &Value<'_>, path: Option<&str>) -> WriteResult {
+    fn write_nested(&mut self, value: &Value<'_>, path: Option<&str>) -> WriteResult {
         match value {
             Value::List(list) => {
                 self.push("[")?;
                 for (place, item) in list.iter().enumerate() {
                     self.separate(place)?;
-                    self.value(&item, path)?;
+                    self.write_value(&item, path)?;
                 }
                 self.push("]")
             }
-            Value::Map(map) => self.members(map, None),
-            Value::Part(part) => self.part(part, path.unwrap_or(&part.path)),
+            Value::Map(map) => self.write_members(map, None),
+            Value::Part(part) => self.write_part(part, path.unwrap_or(&part.path)),
             _ => Ok(()),
         }
     }
 }
 
-fn failed(message: impl Into<String>) -> Failure {
+fn apply_failure(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Error, message)
 }
 
 /// Applies a change to the object, as server-side apply of the API server would do.
-pub(crate) fn merged(object: &Json, change: &str, structure: &Structure) -> Result<Json, Failure> {
-    let mut change: Json = serde_json::from_str(change).map_err(|error| failed(error.to_string()))?;
+pub(crate) fn merge_change(object: &Json, change: &str, structure: &Structure) -> Result<Json, Failure> {
+    let mut change: Json = serde_json::from_str(change).map_err(|error| apply_failure(error.to_string()))?;
     if let Json::Object(members) = &mut change {
         // The change may have `apiVersion` and `kind`, which the API server ignores.
         members.retain(|field, _| !matches!(field.as_str(), "apiVersion" | "kind"));
     }
-    let wrong = |why: String| failed(format!("error applying patch: {why}"));
+    let wrong = |why: String| apply_failure(format!("error applying patch: {why}"));
     let untyped = |why: String| wrong(format!("failed to convert patch object to typed object: {why}"));
     structure.check_applied(&change).map_err(untyped)?;
     let atomic = structure.atomic_parts(&change);

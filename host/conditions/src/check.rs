@@ -10,7 +10,7 @@ use crate::{
     functions::{
         CelFunction, Style, find, find_for_kyverno, format, http, lookup, names, refusal, regex::CompiledRegex,
     },
-    machine::{Fault, MOST_ARGUMENTS, Machine},
+    machine::{Fault, MAX_ARGUMENTS, Machine},
     types::{Type, join, list, map},
     value::{CelText, Value},
     variables::{Uses, Variables},
@@ -51,7 +51,7 @@ pub(crate) struct CheckScope {
     /// The type of `object` and `oldObject`, if the schema is known.
     pub(crate) object: Option<Type>,
     /// Whether the expression may use `params`.
-    pub(crate) params: bool,
+    pub(crate) has_params: bool,
     pub(crate) params_type: Option<Type>,
     /// The Kyverno policy to which the expression belongs. Such an expression may call Kyverno's functions.
     pub(crate) kyverno: Option<KyvernoScope>,
@@ -77,30 +77,30 @@ pub(crate) struct Checker<'s> {
     locals: Vec<(String, Type)>,
     /// The type of each item in a list literal. The key is the ID of the item's node in the tree. The arguments of
     /// `format` are checked with these types.
-    items: HashMap<u64, Type>,
+    item_types: HashMap<u64, Type>,
     uses: Uses,
     set_values: Vec<SetValue>,
     lookups: Vec<ClusterKind>,
     depth: usize,
     height: usize,
     /// Whether the items of a list or map literal may have different types, as in the arguments of `format`.
-    mixed: bool,
+    allows_mixed: bool,
 }
 
-type Typed = Result<(Expression, Type), TypeMistake>;
+type TypedResult = Result<(Expression, Type), TypeMistake>;
 
 impl<'s> Checker<'s> {
     pub(crate) fn new(scope: &'s CheckScope) -> Self {
         Self {
             scope,
             locals: Vec::new(),
-            items: HashMap::new(),
+            item_types: HashMap::new(),
             uses: Uses::default(),
             set_values: Vec::new(),
             lookups: Vec::new(),
             depth: 0,
             height: 0,
-            mixed: false,
+            allows_mixed: false,
         }
     }
 
@@ -116,41 +116,44 @@ impl<'s> Checker<'s> {
         })
     }
 
-    fn check(&mut self, node: &IdedExpr) -> Typed {
+    fn check(&mut self, node: &IdedExpr) -> TypedResult {
         if self.depth >= MAX_DEPTH {
             return Err(TypeMistake::TooDeep { limit: MAX_DEPTH });
         }
         self.depth += 1;
         self.height = self.height.max(self.depth);
-        let typed = self.check_one(node);
+        let outcome = self.check_node(node);
         self.depth -= 1;
-        typed
+        outcome
     }
 
-    fn check_one(&mut self, node: &IdedExpr) -> Typed {
+    fn check_node(&mut self, node: &IdedExpr) -> TypedResult {
         match &node.expr {
             Expr::Literal(literal) => Ok(literal_value(literal)),
-            Expr::Ident(name) => self.name(node.id, name),
-            Expr::Select(select) => self.select(node.id, &select.operand, &select.field, false),
-            Expr::Call(call) => self.call(node.id, call),
-            Expr::List(items) => self.list(items),
-            Expr::Map(entries) => self.map(node.id, entries),
-            Expr::Struct(object) => self.object(node.id, object),
+            Expr::Ident(name) => self.check_identifier(node.id, name),
+            Expr::Select(select) => self.check_select(node.id, &select.operand, &select.field, false),
+            Expr::Call(call) => self.check_call(node.id, call),
+            Expr::List(items) => self.check_list(items),
+            Expr::Map(entries) => self.check_map(node.id, entries),
+            Expr::Struct(object) => self.check_object(node.id, object),
             Expr::Comprehension(_) | Expr::Unspecified => fail(node.id, "this cannot be read"),
         }
     }
 
-    fn local(&self, name: &str) -> Option<(usize, &Type)> {
+    fn find_local(&self, name: &str) -> Option<(usize, &Type)> {
         let index = self.locals.iter().rposition(|(local, _)| local == name)?;
         self.locals.get(index).map(|(_, kind)| (index, kind))
     }
 
-    fn call(&mut self, node: u64, call: &CallExpr) -> Typed {
+    fn check_call(&mut self, node_id: u64, call: &CallExpr) -> TypedResult {
         let name = call.func_name.as_str();
         match (&call.target, call.args.as_slice()) {
-            (None, [one, other]) => match name {
+            (None, [left, right]) => match name {
                 operators::LOGICAL_AND | operators::LOGICAL_OR => {
-                    let sides = Box::new([self.logical(name, one)?, self.logical(name, other)?]);
+                    let sides = Box::new([
+                        self.check_logical_side(name, left)?,
+                        self.check_logical_side(name, right)?,
+                    ]);
                     let checked = if name == operators::LOGICAL_AND {
                         Expression::And(sides)
                     } else {
@@ -158,46 +161,46 @@ impl<'s> Checker<'s> {
                     };
                     return Ok((checked, Type::Bool));
                 }
-                operators::INDEX => return self.index(node, one, other, false),
-                operators::OPT_INDEX => return self.index(node, one, other, true),
+                operators::INDEX => return self.check_index(node_id, left, right, false),
+                operators::OPT_INDEX => return self.check_index(node_id, left, right, true),
                 operators::OPT_SELECT => {
-                    if let Expr::Literal(LiteralValue::String(field)) = &other.expr {
-                        return self.select(node, one, field.inner(), true);
+                    if let Expr::Literal(LiteralValue::String(field)) = &right.expr {
+                        return self.check_select(node_id, left, field.inner(), true);
                     }
                 }
                 _ => {}
             },
             (None, [test, then, otherwise]) if name == operators::CONDITIONAL => {
-                return self.conditional(node, test, then, otherwise);
+                return self.check_conditional(node_id, test, then, otherwise);
             }
-            (None, [only]) if name == operators::HAS => return self.has(node, only),
+            (None, [argument]) if name == operators::HAS => return self.check_has(node_id, argument),
             (Some(target), arguments) => {
                 if let (Expr::Ident(space), Some(_)) = (&target.expr, &self.scope.kyverno)
-                    && self.local(space).is_none()
+                    && self.find_local(space).is_none()
                 {
                     if let Some(why) = refusal(space, name) {
-                        return fail(node, format!("'{space}.{name}' cannot be called here: {why}"));
+                        return fail(node_id, format!("'{space}.{name}' cannot be called here: {why}"));
                     }
                     if let ("cel", "bind", [variable, value, body]) = (space.as_str(), name, arguments) {
-                        return self.bind(variable, value, body);
+                        return self.check_bind(variable, value, body);
                     }
                 }
-                if let Some(typed) = self.macro_call(node, name, target, arguments)? {
+                if let Some(typed) = self.check_macro_call(node_id, name, target, arguments)? {
                     return Ok(typed);
                 }
                 if let Expr::Ident(space) = &target.expr {
                     let qualified = format!("{space}.{name}");
-                    if self.local(space).is_none() && self.find(&qualified, Style::Global).is_some() {
-                        return self.function(node, &qualified, None, arguments);
+                    if self.find_local(space).is_none() && self.find_function(&qualified, Style::Global).is_some() {
+                        return self.check_function_call(node_id, &qualified, None, arguments);
                     }
                 }
             }
             _ => {}
         }
-        self.function(node, name, call.target.as_deref(), &call.args)
+        self.check_function_call(node_id, name, call.target.as_deref(), &call.args)
     }
 
-    fn logical(&mut self, operator: &str, node: &IdedExpr) -> Result<Expression, TypeMistake> {
+    fn check_logical_side(&mut self, operator: &str, node: &IdedExpr) -> Result<Expression, TypeMistake> {
         let (side, kind) = self.check(node)?;
         if matches!(kind, Type::Bool | Type::Dyn | Type::Free) {
             Ok(side)
@@ -209,15 +212,21 @@ impl<'s> Checker<'s> {
         }
     }
 
-    fn conditional(&mut self, node: u64, test: &IdedExpr, then: &IdedExpr, otherwise: &IdedExpr) -> Typed {
-        let test = self.logical(operators::CONDITIONAL, test)?;
-        let (then, one) = self.check(then)?;
-        let (otherwise, other) = self.check(otherwise)?;
-        let Some(kind) = join(&one, &other) else {
+    fn check_conditional(
+        &mut self,
+        node_id: u64,
+        test: &IdedExpr,
+        then: &IdedExpr,
+        otherwise: &IdedExpr,
+    ) -> TypedResult {
+        let test = self.check_logical_side(operators::CONDITIONAL, test)?;
+        let (then, then_kind) = self.check(then)?;
+        let (otherwise, otherwise_kind) = self.check(otherwise)?;
+        let Some(kind) = join(&then_kind, &otherwise_kind) else {
             return fail(
-                node,
+                node_id,
                 format!(
-                    "found no matching overload for '_?_:_' applied to '(bool, {one}, {other})': both values must be of \
+                    "found no matching overload for '_?_:_' applied to '(bool, {then_kind}, {otherwise_kind})': both values must be of \
                      one type"
                 ),
             );
@@ -225,41 +234,38 @@ impl<'s> Checker<'s> {
         Ok((Expression::Conditional(Box::new([test, then, otherwise])), kind))
     }
 
-    fn list(&mut self, items: &ListExpr) -> Typed {
+    fn check_list(&mut self, items: &ListExpr) -> TypedResult {
         let mut kind: Option<Type> = None;
         let mut checked = Vec::with_capacity(items.elements.len());
         for (index, item) in items.elements.iter().enumerate() {
             let is_optional = items.optional_indices.contains(&index);
             let (value, item_kind) = self.check(item)?;
             let item_kind = without_optional(item.id, item_kind, is_optional)?;
-            self.items.insert(item.id, item_kind.clone());
-            kind = Some(self.one_type(item.id, kind, item_kind)?);
-            checked.push(ListItem {
-                value,
-                optional: is_optional,
-            });
+            self.item_types.insert(item.id, item_kind.clone());
+            kind = Some(self.join_types(item.id, kind, item_kind)?);
+            checked.push(ListItem { value, is_optional });
         }
         Ok((Expression::List(checked.into()), list(kind.unwrap_or(Type::Free))))
     }
 
-    fn map(&mut self, node: u64, entries: &MapExpr) -> Typed {
+    fn check_map(&mut self, node_id: u64, entries: &MapExpr) -> TypedResult {
         let (mut key_kind, mut value_kind) = (None, None);
         let mut checked = Vec::with_capacity(entries.entries.len());
         for entry in &entries.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
-                return fail(node, "this cannot be read");
+                return fail(node_id, "this cannot be read");
             };
             // Some types cannot be keys, for example lists. The type of the key is not checked here: an expression with
             // such a key fails only when it is evaluated.
             let (key, kind) = self.check(&entry.key)?;
-            key_kind = Some(self.one_type(entry.key.id, key_kind, kind)?);
+            key_kind = Some(self.join_types(entry.key.id, key_kind, kind)?);
             let (value, kind) = self.check(&entry.value)?;
             let kind = without_optional(entry.value.id, kind, entry.optional)?;
-            value_kind = Some(self.one_type(entry.value.id, value_kind, kind)?);
+            value_kind = Some(self.join_types(entry.value.id, value_kind, kind)?);
             checked.push(MapEntry {
                 key,
                 value,
-                optional: entry.optional,
+                is_optional: entry.optional,
             });
         }
         let kind = map(key_kind.unwrap_or(Type::Free), value_kind.unwrap_or(Type::Free));
@@ -268,35 +274,41 @@ impl<'s> Checker<'s> {
 
     /// Returns the common type of several items, such as those of a list literal. `so_far` is the common type of the
     /// previous items (`None` if there are none), and `kind` is the type of the next item.
-    fn one_type(&self, node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, TypeMistake> {
+    fn join_types(&self, node_id: u64, so_far: Option<Type>, kind: Type) -> Result<Type, TypeMistake> {
         match so_far {
             None => Ok(kind),
-            Some(so_far) if self.mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
+            Some(so_far) if self.allows_mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
             // As in kube-apiserver, a list must not mix items of dynamic type and items of a known type.
             Some(so_far) => match join(&so_far, &kind).filter(|_| so_far.may_be(&kind)) {
                 Some(joined) => Ok(joined),
-                None => fail(node, format!("expected type '{so_far}' but found '{kind}'")),
+                None => fail(node_id, format!("expected type '{so_far}' but found '{kind}'")),
             },
         }
     }
 
-    fn find(&self, name: &str, style: Style) -> Option<&'static CelFunction> {
+    fn find_function(&self, name: &str, style: Style) -> Option<&'static CelFunction> {
         match self.scope.kyverno {
             Some(_) => find_for_kyverno(name, style),
             None => find(name, style),
         }
     }
 
-    fn function(&mut self, node: u64, name: &str, target: Option<&IdedExpr>, arguments: &[IdedExpr]) -> Typed {
+    fn check_function_call(
+        &mut self,
+        node_id: u64,
+        name: &str,
+        target: Option<&IdedExpr>,
+        arguments: &[IdedExpr],
+    ) -> TypedResult {
         let style = match target {
             Some(_) => Style::Member,
             None => Style::Global,
         };
         let name = name.strip_prefix('.').unwrap_or(name);
         let is_known = name != ESCAPE_KEY || self.scope.mutates;
-        let Some(function) = self.find(name, style).filter(|_| is_known) else {
+        let Some(function) = self.find_function(name, style).filter(|_| is_known) else {
             return fail(
-                node,
+                node_id,
                 format!(
                     "undeclared reference to '{name}': there is no such function here{}",
                     suggestion_suffix(name, names(style, self.scope.kyverno.is_some()))
@@ -305,57 +317,58 @@ impl<'s> Checker<'s> {
         };
         let mut checked = Vec::with_capacity(arguments.len() + 1);
         let mut kinds = Vec::with_capacity(arguments.len() + 1);
-        let mixed = self.mixed || name == "format";
-        let outer = mem::replace(&mut self.mixed, mixed);
+        let allows_mixed = self.allows_mixed || name == "format";
+        let outer_allows_mixed = mem::replace(&mut self.allows_mixed, allows_mixed);
         for argument in target.into_iter().chain(arguments) {
             let (argument, kind) = self.check(argument)?;
             checked.push(argument);
             kinds.push(kind);
         }
-        self.mixed = outer;
-        self.check_kyverno_call(node, name, &mut checked, &mut kinds)?;
-        let Some(kind) = function.resolve(&kinds).filter(|_| checked.len() <= MOST_ARGUMENTS) else {
+        self.allows_mixed = outer_allows_mixed;
+        self.check_kyverno_call(node_id, name, &mut checked, &mut kinds)?;
+        let Some(kind) = function.resolve(&kinds).filter(|_| checked.len() <= MAX_ARGUMENTS) else {
             return fail(
-                node,
+                node_id,
                 format!(
                     "found no matching overload for '{name}' applied to '{}'",
-                    applied(style, &kinds)
+                    signature_text(style, &kinds)
                 ),
             );
         };
-        if let Some(index) = function.pattern
+        if let Some(index) = function.pattern_index
             && let Some(argument) = checked.get_mut(index)
             && let Expression::Constant(Value::String(source)) = argument
         {
-            match CompiledRegex::literal(source) {
+            match CompiledRegex::compile_literal(source) {
                 Ok(pattern) => *argument = Expression::Constant(Value::Pattern(Arc::new(pattern))),
-                Err(error) => return fail(node, error),
+                Err(error) => return fail(node_id, error),
             }
         }
         if name == "format" && style == Style::Member {
-            format::check(target, arguments, &kinds, &self.items).or_else(|message| fail(node, message))?;
+            format::check_arguments(target, arguments, &kinds, &self.item_types)
+                .or_else(|message| fail(node_id, message))?;
         }
         if let ("or" | "orValue", Style::Member) = (name, style) {
             let mut sides = checked.into_iter();
             let (Some(operand), Some(otherwise)) = (sides.next(), sides.next()) else {
-                return fail(node, "this cannot be read");
+                return fail(node_id, "this cannot be read");
             };
             let parts = OrElse {
                 operand,
                 otherwise,
-                value: name == "orValue",
+                is_or_value: name == "orValue",
             };
             return Ok((Expression::OrElse(Box::new(parts)), kind));
         }
         if let (true, [Expression::Constant(argument)]) = (CONVERSIONS.contains(&name), checked.as_slice()) {
-            return Ok((convert_constant(node, function, argument)?, kind));
+            return Ok((convert_constant(node_id, function, argument)?, kind));
         }
         Ok((Expression::Call(function, checked.into()), kind))
     }
 
     fn check_kyverno_call(
         &mut self,
-        node: u64,
+        node_id: u64,
         name: &str,
         arguments: &mut Vec<Expression>,
         kinds: &mut Vec<Type>,
@@ -367,19 +380,22 @@ impl<'s> Checker<'s> {
             if scope.namespace.is_some() {
                 let why = "the grants of requests are for policies of the whole cluster";
                 return fail(
-                    node,
+                    node_id,
                     format!("'{name}' cannot be called in a policy of a namespace: {why}"),
                 );
             }
             self.uses.http = true;
         }
         if lookup::is_lookup(name) {
-            let cluster_kind =
-                lookup::kind_of(arguments.get(0..2).unwrap_or_default()).or_else(|message| fail(node, message))?;
-            arguments.splice(0..2, [cluster_kind.api_version(), cluster_kind.kind()].map(text));
+            let cluster_kind = lookup::parse_kind(arguments.get(0..2).unwrap_or_default())
+                .or_else(|message| fail(node_id, message))?;
+            arguments.splice(
+                0..2,
+                [cluster_kind.api_version(), cluster_kind.kind()].map(text_constant),
+            );
             self.lookups.push(cluster_kind);
             if let Some(namespace) = &scope.namespace {
-                arguments.insert(2, text(namespace));
+                arguments.insert(2, text_constant(namespace));
                 kinds.insert(2, Type::String);
             }
         }
@@ -388,12 +404,21 @@ impl<'s> Checker<'s> {
 }
 
 /// Evaluates the conversion of a constant during compilation. As in kube-apiserver, a failure is a compilation error.
-fn convert_constant(node: u64, function: &CelFunction, argument: &Value<'static>) -> Result<Expression, TypeMistake> {
-    let mut machine = Machine::new(&NONE, &[], CONSTANT_COST, Deadline::after(CONSTANT_TIME));
+fn convert_constant(
+    node_id: u64,
+    function: &CelFunction,
+    argument: &Value<'static>,
+) -> Result<Expression, TypeMistake> {
+    let mut machine = Machine::new(
+        &NO_VARIABLES,
+        &[],
+        CONSTANT_COST_LIMIT,
+        Deadline::after(CONSTANT_TIME_LIMIT),
+    );
     match function.call(&mut machine, std::slice::from_ref(argument)) {
         Ok(value) => Ok(Expression::Constant(value)),
-        Err(Fault::Error(why)) => fail(node, why),
-        Err(Fault::Halt(_)) => fail(node, "the constant is too large"),
+        Err(Fault::Error(why)) => fail(node_id, why),
+        Err(Fault::Halt(_)) => fail(node_id, "the constant is too large"),
     }
 }
 
@@ -410,12 +435,12 @@ const CONVERSIONS: [&str; 10] = [
     "type",
     "uint",
 ];
-static NONE: Variables<'static> = Variables::NONE;
-const CONSTANT_COST: u64 = 1_000_000;
-const CONSTANT_TIME: Duration = Duration::from_secs(60);
+static NO_VARIABLES: Variables<'static> = Variables::NONE;
+const CONSTANT_COST_LIMIT: u64 = 1_000_000;
+const CONSTANT_TIME_LIMIT: Duration = Duration::from_secs(60);
 const ESCAPE_KEY: &str = "jsonpatch.escapeKey";
 
-fn text(text: &str) -> Expression {
+fn text_constant(text: &str) -> Expression {
     Expression::Constant(Value::string(text))
 }
 
@@ -423,9 +448,9 @@ fn suggestion_suffix<T: Display>(name: &str, names: impl IntoIterator<Item = T>)
     suggestion(name, names).map_or_else(String::new, |text| format!(" ({text})"))
 }
 
-fn fail<T>(node: u64, message: impl Into<String>) -> Result<T, TypeMistake> {
+fn fail<T>(node_id: u64, message: impl Into<String>) -> Result<T, TypeMistake> {
     Err(TypeMistake::At {
-        node,
+        node: node_id,
         message: message.into(),
     })
 }
@@ -443,16 +468,16 @@ fn literal_value(literal: &LiteralValue) -> (Expression, Type) {
     (Expression::Constant(constant), kind)
 }
 
-fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, TypeMistake> {
+fn without_optional(node_id: u64, kind: Type, is_optional: bool) -> Result<Type, TypeMistake> {
     match (is_optional, kind) {
         (false, kind) => Ok(kind),
         (true, Type::Optional(inner)) => Ok(*inner),
         (true, Type::Dyn | Type::Free) => Ok(Type::Dyn),
-        (true, other) => fail(node, format!("expected type 'optional_type' but found '{other}'")),
+        (true, other) => fail(node_id, format!("expected type 'optional_type' but found '{other}'")),
     }
 }
 
-fn applied(style: Style, kinds: &[Type]) -> String {
+fn signature_text(style: Style, kinds: &[Type]) -> String {
     let texts: Vec<String> = kinds.iter().map(Type::to_string).collect();
     match (style, texts.split_first()) {
         (Style::Member, Some((receiver, arguments))) => format!("{receiver}.({})", arguments.join(", ")),

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) const MAX_LENGTH: usize = 16 << 10;
 /// The stack size of the parser's thread, in bytes. It is several times as large as any expression needs. Unused pages
 /// of a stack take no memory.
-const STACK: usize = 64 << 20;
+const STACK_SIZE: usize = 64 << 20;
 
 pub(crate) fn compile(
     source: &str,
@@ -29,16 +29,16 @@ pub(crate) fn compile(
     let kind = checked.kind.to_string();
     let type_names = match expected_types {
         [Type::Bool] => {
-            return refused(format!(
+            return refuse(format!(
                 "must evaluate to bool but got {kind}; compare it with what you expect"
             ));
         }
         types => types.iter().map(Type::to_string).collect::<Vec<_>>(),
     };
-    refused(format!("must evaluate to {} but got {kind}", type_names.join(" or ")))
+    refuse(format!("must evaluate to {} but got {kind}", type_names.join(" or ")))
 }
 
-fn refused<T>(message: impl Into<String>) -> Result<T, ConditionError> {
+fn refuse<T>(message: impl Into<String>) -> Result<T, ConditionError> {
     Err(ConditionError::Refused(message.into()))
 }
 
@@ -47,10 +47,10 @@ pub(crate) fn parse_with<T: Send>(
     read_tree: impl FnOnce(&IdedExpr) -> Result<T, TypeMistake> + Send,
 ) -> Result<T, ConditionError> {
     if source.trim().is_empty() {
-        return refused("the expression is empty; write one that is true for the requests that the hook is for");
+        return refuse("the expression is empty; write one that is true for the requests that the hook is for");
     }
     if source.len() > MAX_LENGTH {
-        return refused(format!(
+        return refuse(format!(
             "the expression has {} bytes; make it shorter than {MAX_LENGTH}, or split it into several conditions",
             source.len()
         ));
@@ -61,14 +61,14 @@ pub(crate) fn parse_with<T: Send>(
     let outcome = thread::scope(|threads| {
         thread::Builder::new()
             .name("condition-parser".to_owned())
-            .stack_size(STACK)
+            .stack_size(STACK_SIZE)
             .spawn_scoped(threads, || parse_and_read(source, read_tree))
             .map(|thread| thread.join())
     });
     match outcome {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => refused("the parser failed: it cannot parse this expression"),
-        Err(error) => refused(format!("the parser failed: it could not start: {error}")),
+        Ok(Err(_)) => refuse("the parser failed: it cannot parse this expression"),
+        Err(error) => refuse(format!("the parser failed: it could not start: {error}")),
     }
 }
 
@@ -108,9 +108,9 @@ fn first_error(source: &str, errors: ParseErrors) -> ConditionError {
         line,
         column,
         message: if at_end {
-            format!("{}: the expression ends too early", short(&error.msg))
+            format!("{}: the expression ends too early", shorten_message(&error.msg))
         } else {
-            short(&error.msg)
+            shorten_message(&error.msg)
         },
     }
 }
@@ -118,7 +118,7 @@ fn first_error(source: &str, errors: ParseErrors) -> ConditionError {
 /// The maximum nesting of parentheses, brackets and arguments that the parser accepts.
 const PARSER_DEPTH: usize = 96;
 
-fn short(message: &str) -> String {
+fn shorten_message(message: &str) -> String {
     message
         .split(" expecting ")
         .next()

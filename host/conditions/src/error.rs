@@ -39,7 +39,7 @@ pub enum ConditionError {
 /// The reason why a stage's match conditions could not be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionFailure {
-    failed: Vec<FailedCondition>,
+    failed_conditions: Vec<FailedCondition>,
 }
 
 /// A condition that failed.
@@ -77,17 +77,23 @@ pub(crate) fn failure_message(expression: &str, fault: &Fault) -> String {
 
 impl ConditionFailure {
     pub(crate) fn new(failed: Vec<FailedCondition>) -> Self {
-        Self { failed }
+        Self {
+            failed_conditions: failed,
+        }
     }
 
     /// Returns the conditions that failed, in the order of their evaluation. There is at least one.
-    pub fn failed(&self) -> &[FailedCondition] {
-        &self.failed
+    pub fn failed_conditions(&self) -> &[FailedCondition] {
+        &self.failed_conditions
     }
 
     /// Returns the messages of all failed conditions as in kube-apiserver. Several messages are listed in brackets.
     pub fn message(&self) -> String {
-        let messages: Vec<&str> = self.failed.iter().map(|failed| failed.message.as_str()).collect();
+        let messages: Vec<&str> = self
+            .failed_conditions
+            .iter()
+            .map(|failed| failed.message.as_str())
+            .collect();
         match messages.as_slice() {
             [only] => (*only).to_owned(),
             messages => format!("[{}]", messages.join(", ")),
@@ -97,7 +103,7 @@ impl ConditionFailure {
 
 impl fmt::Display for ConditionFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, failed) in self.failed.iter().enumerate() {
+        for (place, failed) in self.failed_conditions.iter().enumerate() {
             let separator = if place == 0 { "" } else { "; " };
             write!(f, "{separator}match condition `{}`: {}", failed.name, failed.message)?;
         }

@@ -25,7 +25,7 @@ pub(crate) enum Expression {
     Map(Box<[MapEntry]>),
     /// A literal such as `Object.spec{...}` or `JSONPatch{...}`, by its type name and its fields.
     Part(Arc<str>, Box<[MapEntry]>),
-    Each(Box<Each>),
+    Each(Box<Comprehension>),
     /// The macros `x.optMap(v, body)` and `x.optFlatMap(v, body)`.
     WithValue(Box<WithValue>),
 }
@@ -61,7 +61,7 @@ pub(crate) struct OrElse {
     pub(crate) operand: Expression,
     pub(crate) otherwise: Expression,
     /// Whether the call is `orValue`, which returns the value itself, and not `or`, which returns an optional value.
-    pub(crate) value: bool,
+    pub(crate) is_or_value: bool,
 }
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub(crate) struct Select {
     pub(crate) operand: Expression,
     pub(crate) field: Box<str>,
     /// Whether the field is selected with `.?`, so that it may be absent.
-    pub(crate) optional: bool,
+    pub(crate) is_optional: bool,
 }
 
 #[derive(Debug)]
@@ -77,37 +77,37 @@ pub(crate) struct IndexExpression {
     pub(crate) operand: Expression,
     pub(crate) index: Expression,
     /// Whether the item is selected with `[?`, so that it may be missing.
-    pub(crate) optional: bool,
+    pub(crate) is_optional: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct ListItem {
     pub(crate) value: Expression,
-    pub(crate) optional: bool,
+    pub(crate) is_optional: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct MapEntry {
     pub(crate) key: Expression,
     pub(crate) value: Expression,
-    pub(crate) optional: bool,
+    pub(crate) is_optional: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Each {
-    pub(crate) kind: EachKind,
+pub(crate) struct Comprehension {
+    pub(crate) kind: ComprehensionKind,
     pub(crate) range: Expression,
     /// The index of the macro's first variable in the machine's list `locals`, which has the variables of all macros
     /// that are being evaluated. The variables of enclosing macros come first in the list.
     pub(crate) slot: usize,
-    pub(crate) pairs: bool,
+    pub(crate) binds_pairs: bool,
     pub(crate) test: Option<Expression>,
     /// The expression for the result of each item; `None` if the macro only tests items.
     pub(crate) result: Option<Expression>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EachKind {
+pub(crate) enum ComprehensionKind {
     All,
     Exists,
     ExistsOne,
@@ -124,5 +124,5 @@ pub(crate) struct WithValue {
     pub(crate) operand: Expression,
     pub(crate) body: Expression,
     /// Whether the body of the macro must be an optional value, as for `optFlatMap`.
-    pub(crate) flat: bool,
+    pub(crate) is_flat: bool,
 }

@@ -51,7 +51,7 @@ pub(crate) struct CelFunction {
     signatures: Vec<Signature>,
     implementations: Vec<Implementation>,
     /// The index of the argument that is a regular expression. If it is a literal, it is compiled with the expression.
-    pub(crate) pattern: Option<usize>,
+    pub(crate) pattern_index: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Library {
         functions.keys().copied().filter(is_name)
     }
 
-    fn function(&mut self, name: &'static str, style: Style) -> &mut CelFunction {
+    fn function_entry(&mut self, name: &'static str, style: Style) -> &mut CelFunction {
         let functions = match style {
             Style::Global => &mut self.globals,
             Style::Member => &mut self.members,
@@ -132,18 +132,18 @@ impl Library {
         style: Style,
         run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault> + Send + Sync + 'static,
     ) {
-        let function = self.function(name, style);
+        let function = self.function_entry(name, style);
         function.signatures.push(Signature {
             arguments: A::types(),
             result: R::cel(),
         });
-        function.pattern = A::pattern();
+        function.pattern_index = A::pattern();
         function.implementations.push(Box::new(move |machine, values| {
             A::read(values).map(|arguments| run(machine, arguments).map(R::write))
         }));
     }
 
-    fn global<A: Arguments, R: CelType>(
+    fn add_global<A: Arguments, R: CelType>(
         &mut self,
         name: &'static str,
         run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault> + Send + Sync + 'static,
@@ -151,7 +151,7 @@ impl Library {
         self.add::<A, R>(name, Style::Global, run);
     }
 
-    fn member<A: Arguments, R: CelType>(
+    fn add_member<A: Arguments, R: CelType>(
         &mut self,
         name: &'static str,
         run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault> + Send + Sync + 'static,
@@ -159,14 +159,14 @@ impl Library {
         self.add::<A, R>(name, Style::Member, run);
     }
 
-    fn polymorphic(
+    fn add_polymorphic(
         &mut self,
         name: &'static str,
         style: Style,
         signatures: impl IntoIterator<Item = (Vec<Type>, Type)>,
         run: impl for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Outcome<'a> + Send + Sync + 'static,
     ) {
-        let function = self.function(name, style);
+        let function = self.function_entry(name, style);
         for (arguments, result) in signatures {
             function.signatures.push(Signature { arguments, result });
         }
@@ -194,7 +194,7 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     library
 });
 
-static KYVERNO: LazyLock<Library> = LazyLock::new(|| {
+static KYVERNO_LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let mut library = Library::default();
     image::register(&mut library);
     kyverno::register(&mut library);
@@ -210,17 +210,17 @@ pub(crate) fn find(name: &str, style: Style) -> Option<&'static CelFunction> {
 }
 
 pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static CelFunction> {
-    KYVERNO.get(name, style).or_else(|| find(name, style))
+    KYVERNO_LIBRARY.get(name, style).or_else(|| find(name, style))
 }
 
 pub(crate) fn names(style: Style, for_kyverno: bool) -> impl Iterator<Item = &'static str> {
-    let libraries = for_kyverno.then_some(&*KYVERNO).into_iter().chain([&*LIBRARY]);
+    let libraries = for_kyverno.then_some(&*KYVERNO_LIBRARY).into_iter().chain([&*LIBRARY]);
     libraries.flat_map(move |library| library.names(style))
 }
 
 pub(crate) use kyverno::refusal;
 
-fn some_or<T>(value: Option<T>, message: &'static str) -> Result<T, Fault> {
+fn value_or_error<T>(value: Option<T>, message: &'static str) -> Result<T, Fault> {
     value.ok_or_else(|| Fault::error(message))
 }
 
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn every_function_has_signatures_with_a_permitted_number_of_arguments() {
-        let libraries = [&LIBRARY, &KYVERNO];
+        let libraries = [&LIBRARY, &KYVERNO_LIBRARY];
         for (functions, least) in libraries
             .map(|library| [(&library.globals, 0), (&library.members, 1)])
             .as_flattened()
@@ -238,7 +238,7 @@ mod tests {
             for (name, function) in *functions {
                 assert!(!function.signatures.is_empty(), "{name}");
                 let counts = function.signatures.iter().map(|signature| signature.arguments.len());
-                let fits = |count| (*least..=crate::machine::MOST_ARGUMENTS).contains(&count);
+                let fits = |count| (*least..=crate::machine::MAX_ARGUMENTS).contains(&count);
                 assert!(counts.into_iter().all(fits), "{name}");
             }
         }

@@ -14,7 +14,7 @@ pub struct GroupExpression {
 
 impl GroupExpression {
     /// The maximum number of members of a group.
-    pub const MOST_MEMBERS: usize = 64;
+    pub const MAX_MEMBERS: usize = 64;
 
     /// Compiles an expression over the members with these names. As in Kubewarden, `name()` is a member's verdict, and
     /// the operators are `&&`, `||`, `!`, `==` and `!=`.
@@ -23,7 +23,7 @@ impl GroupExpression {
     ///
     /// Returns an error for invalid syntax, an unknown member, and any other construct of CEL.
     pub fn compile(text: &str, members: &[&str]) -> Result<Self, ConditionError> {
-        let read_formula = |tree: &IdedExpr| formula(tree, members, 0);
+        let read_formula = |tree: &IdedExpr| parse_formula(tree, members, 0);
         let formula = compile::parse_with(text, read_formula)?;
         Ok(Self {
             text: text.into(),
@@ -52,12 +52,12 @@ impl PartialEq for GroupExpression {
 /// The maximum nesting of operators. The parser balances a chain `a() && b() && ...`, so a long chain is not deep.
 const MAX_DEPTH: usize = 64;
 
-fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, TypeMistake> {
+fn parse_formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, TypeMistake> {
     if depth >= MAX_DEPTH {
         return Err(TypeMistake::TooDeep { limit: MAX_DEPTH });
     }
     let fail = |message: String| Err(TypeMistake::At { node: node.id, message });
-    let subformula = |operand: &IdedExpr| formula(operand, members, depth + 1);
+    let subformula = |operand: &IdedExpr| parse_formula(operand, members, depth + 1);
     let both = |one, other| Ok(Box::new([subformula(one)?, subformula(other)?]));
     match &node.expr {
         Expr::Literal(LiteralValue::Boolean(value)) => Ok(Formula::Constant(*value.inner())),

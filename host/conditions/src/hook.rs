@@ -12,10 +12,10 @@ use serde_json::Value as Json;
 use self::findings::{Findings, Objection};
 pub use self::params::{ParamsMissing, ParamsSelector, PolicyParams};
 use crate::{
-    CompiledPolicy, ConditionFailure, DenialReason, MatchCondition, PolicyExpression, Structure, TOTAL_COST,
+    CompiledPolicy, ConditionFailure, DenialReason, MatchCondition, PolicyExpression, Structure, TOTAL_COST_LIMIT,
     Validation,
     error::failure_message,
-    first_false,
+    find_first_false,
     machine::{Fault, Halt, Machine, ValueSources},
     value::Value,
     variables::{Uses, Variables},
@@ -26,12 +26,12 @@ mod mutation;
 mod params;
 
 /// kube-apiserver's cost limit for all validations of a policy, for all its audit annotations, and for each mutation.
-const POLICY_COST: u64 = 10_000_000;
+const POLICY_COST_LIMIT: u64 = 10_000_000;
 /// The estimated work of evaluating a policy once, in bytes. The policy is evaluated for each parameter object, and the
 /// size of the parameter object is added to this number.
 const PARAMETER_WORK: usize = 1 << 10;
 /// The maximum length of the result of a message expression, in bytes. A longer result is ignored.
-const MAX_MESSAGE: usize = 5 << 10;
+const MAX_MESSAGE_LENGTH: usize = 5 << 10;
 
 /// A validation action, which says what happens if a policy finds an object invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub enum MessageWording {
 #[derive(Debug, PartialEq)]
 pub struct Allowance {
     /// The time at which the exception expires.
-    pub until: Moment,
+    pub expires_at: Moment,
     /// The conditions on a request, which must all be true for the exception to apply.
     pub conditions: Vec<MatchCondition>,
     /// The images that expressions read as `exceptions.allowedImages`.
@@ -163,10 +163,10 @@ impl PolicyHook {
         let objects = [&request.object, &request.old_object].into_iter().flatten();
         move_if_long(objects.map(|object| object.text().len()).sum()).await;
         let mut findings = Findings::default();
-        let params = match self.params(request, deadline).await? {
+        let params = match self.find_params(request, deadline).await? {
             Ok(params) => params,
             Err(why) => {
-                let mut objection = Objection::failed(format!("failed to configure binding: {why}"));
+                let mut objection = Objection::for_error(format!("failed to configure binding: {why}"));
                 if !self.policy.mutations.is_empty() {
                     objection.reason = DenialReason::Forbidden;
                 }
@@ -177,9 +177,9 @@ impl PolicyHook {
         if params.is_empty() {
             return self.respond(request, findings, None);
         }
-        let namespace = match self.namespace(request, deadline).await {
+        let namespace = match self.look_up_namespace(request, deadline).await {
             Ok(namespace) => namespace,
-            Err(why) => return self.without_namespace(request, why),
+            Err(why) => return self.respond_without_namespace(request, why),
         };
         let mut object = request.object.clone();
         let allowances = self.allowances(request, deadline).await;
@@ -220,9 +220,10 @@ impl PolicyHook {
         let now = Moment::now();
         let variables = Variables::new(request, Uses::ALL);
         for allowance in &self.binding.allowances {
-            let mut machine = Machine::new(&variables, &[], TOTAL_COST, deadline);
-            let first_false = first_false(&mut machine, &allowance.conditions, self.sources(request)).await;
-            if now < allowance.until && matches!(first_false, Ok(None)) {
+            let mut machine = Machine::new(&variables, &[], TOTAL_COST_LIMIT, deadline);
+            let false_condition =
+                find_first_false(&mut machine, &allowance.conditions, self.value_sources(request)).await;
+            if now < allowance.expires_at && matches!(false_condition, Ok(None)) {
                 matching_allowances.push(&**allowance);
             }
         }
@@ -232,7 +233,7 @@ impl PolicyHook {
     /// Returns the parameter objects. The policy is evaluated once for each of them. If the binding has no parameters,
     /// the list contains only `None`, so that the policy is evaluated once, without parameters. The inner error says
     /// why the objects could not be read.
-    async fn params(
+    async fn find_params(
         &self,
         request: &Request,
         deadline: Deadline,
@@ -243,7 +244,7 @@ impl PolicyHook {
         let Some(params) = &self.binding.params else {
             return Ok(Ok(vec![None]));
         };
-        let Some(cluster) = self.cluster(request) else {
+        let Some(cluster) = self.recorded_cluster(request) else {
             return Ok(Err(format!(
                 "its parameters ({}) are looked up in a cluster, and none is configured; write `cluster: {{}}`, or with `run` \
                  name a file that has them with `--cluster`",
@@ -266,7 +267,7 @@ impl PolicyHook {
                 Err(error) => return Ok(Err(format!("a parameter is not valid: {error}"))),
             }
         }
-        Ok(match (objects.is_empty(), params.missing) {
+        Ok(match (objects.is_empty(), params.missing_action) {
             (true, ParamsMissing::Deny) => {
                 Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned())
             }
@@ -275,10 +276,12 @@ impl PolicyHook {
     }
 
     /// Reads the Namespace of the request's object, if an expression uses it and the object is not a Namespace itself.
-    async fn namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
-        let (true, Some(cluster), Some(name)) =
-            (self.policy.uses_namespace(), self.cluster(request), &request.namespace)
-        else {
+    async fn look_up_namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
+        let (true, Some(cluster), Some(name)) = (
+            self.policy.uses_namespace(),
+            self.recorded_cluster(request),
+            &request.namespace,
+        ) else {
             return Ok(None);
         };
         if request.kind == GroupVersionKind::from_api_version("v1", "Namespace") {
@@ -294,42 +297,43 @@ impl PolicyHook {
     }
 
     /// Returns the response if the Namespace cannot be read: a denial under any failure policy, as in kube-apiserver.
-    fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
+    fn respond_without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
         match &self.binding.wording {
             MessageWording::Kubernetes { policy, binding } if self.binding.failure_policy == FailurePolicy::Ignore => {
-                let denial = self.denial((policy, binding), request, &Objection::failed(why), &[]);
+                let denial = self.denial((policy, binding), request, &Objection::for_error(why), &[]);
                 Ok(Response::deny(denial))
             }
             _ => Err(Failure::new(FailureKind::NamespaceUnknown, why)),
         }
     }
 
-    fn cluster<'s>(&'s self, request: &'s Request) -> Option<RecordedCluster<'s>> {
+    fn recorded_cluster<'s>(&'s self, request: &'s Request) -> Option<RecordedCluster<'s>> {
         let cluster = self.cluster.as_deref()?;
         Some(RecordedCluster::new(cluster, request.recorder.as_ref()))
     }
 
-    fn sources<'s>(&'s self, request: &'s Request) -> ValueSources<'s> {
+    fn value_sources<'s>(&'s self, request: &'s Request) -> ValueSources<'s> {
         ValueSources {
             request,
             authorizer: &*self.authorizer,
-            cluster: self.cluster(request),
+            cluster: self.recorded_cluster(request),
             http: self.http.as_ref(),
         }
     }
 
     fn variables<'v>(&self, inputs: Inputs<'v>) -> Variables<'v> {
-        let variables = Variables::new(inputs.request, self.policy.uses).with(inputs.namespace, inputs.params);
+        let variables =
+            Variables::new(inputs.request, self.policy.uses).with_namespace_and_params(inputs.namespace, inputs.params);
         if !self.policy.uses.exceptions {
             return variables;
         }
-        let texts = |field: fn(&Allowance) -> &Vec<String>| {
+        let exception_texts = |field: fn(&Allowance) -> &Vec<String>| {
             let texts = inputs.allowances.iter().flat_map(|allowance| field(allowance));
             texts.map(|text| Value::text(text)).collect()
         };
         variables.with_exceptions(
-            texts(|allowance| &allowance.images),
-            texts(|allowance| &allowance.values),
+            exception_texts(|allowance| &allowance.images),
+            exception_texts(|allowance| &allowance.values),
         )
     }
 
@@ -343,19 +347,21 @@ impl PolicyHook {
         let variables = self.variables(inputs);
         // Match conditions of Kyverno policies may use the variables of the policy, so the machine gets their
         // definitions. Match conditions of Kubernetes' policies cannot use them.
-        let mut machine = Machine::new(&variables, &policy.definitions, TOTAL_COST, inputs.deadline);
-        match first_false(&mut machine, &policy.conditions, self.sources(inputs.request)).await {
+        let mut machine = Machine::new(&variables, &policy.definitions, TOTAL_COST_LIMIT, inputs.deadline);
+        match find_first_false(&mut machine, &policy.conditions, self.value_sources(inputs.request)).await {
             Ok(first_false) => Ok(Ok(first_false.is_none())),
-            Err(_) if inputs.deadline.has_passed() => Err(too_late()),
-            Err(failed) => Ok(Err(Objection::failed(ConditionFailure::new(failed).message()))),
+            Err(_) if inputs.deadline.has_passed() => Err(timeout_failure()),
+            Err(failed_conditions) => Ok(Err(Objection::for_error(
+                ConditionFailure::new(failed_conditions).message(),
+            ))),
         }
     }
 
     async fn validate(&self, inputs: Inputs<'_>, findings: &mut Findings) -> Result<(), Failure> {
         let policy = &*self.policy;
         let variables = self.variables(inputs);
-        let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST, inputs.deadline);
-        let sources = self.sources(inputs.request);
+        let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST_LIMIT, inputs.deadline);
+        let sources = self.value_sources(inputs.request);
         let is_kyverno = matches!(self.binding.wording, MessageWording::Kyverno { .. });
         for (index, validation) in policy.validations.iter().enumerate() {
             if is_kyverno && !findings.objections.is_empty() {
@@ -368,7 +374,7 @@ impl PolicyHook {
                 Err(fault) => {
                     findings.objections.push(Objection {
                         index,
-                        ..Objection::failed(reported(expression, &fault)?)
+                        ..Objection::for_error(describe_fault(expression, &fault)?)
                     });
                     if fault == Fault::Halt(Halt::TotalCost) {
                         return Ok(());
@@ -384,11 +390,11 @@ impl PolicyHook {
                 is_unreadable: false,
             });
         }
-        machine.allow(POLICY_COST);
+        machine.set_budget(POLICY_COST_LIMIT);
         for (key, expression) in &policy.audit_annotations {
             match machine.settle(expression.expression(), sources).await {
                 Ok(Value::String(value)) if !value.trim().is_empty() => {
-                    let value = annotation(value.trim());
+                    let value = shortened_annotation(value.trim());
                     match findings.annotations.iter_mut().find(|(entry_key, _)| entry_key == key) {
                         Some((_, values)) if values.contains(&value) => {}
                         Some((_, values)) => values.push(value),
@@ -396,7 +402,9 @@ impl PolicyHook {
                     }
                 }
                 Ok(_) => {}
-                Err(fault) => findings.refusals.push(Objection::failed(reported(expression, &fault)?)),
+                Err(fault) => findings
+                    .refusals
+                    .push(Objection::for_error(describe_fault(expression, &fault)?)),
             }
         }
         Ok(())
@@ -414,7 +422,7 @@ impl PolicyHook {
         {
             let message = message.trim();
             let is_kyverno = matches!(self.binding.wording, MessageWording::Kyverno { .. });
-            if !message.is_empty() && message.len() <= MAX_MESSAGE && (is_kyverno || !message.contains('\n')) {
+            if !message.is_empty() && message.len() <= MAX_MESSAGE_LENGTH && (is_kyverno || !message.contains('\n')) {
                 return message.to_owned();
             }
         }
@@ -426,20 +434,20 @@ impl PolicyHook {
 }
 
 /// Describes why an expression of the policy failed. Returns an error if it failed because the deadline has passed.
-fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Failure> {
+fn describe_fault(expression: &PolicyExpression, fault: &Fault) -> Result<String, Failure> {
     if *fault == Fault::Halt(Halt::Deadline) {
-        return Err(too_late());
+        return Err(timeout_failure());
     }
     Ok(failure_message(expression.text().trim(), fault))
 }
 
 /// Truncates the value of an audit annotation. The policy gives one value for each parameter object. All these values
 /// are kept in memory until they are joined, so each must be short.
-fn annotation(value: &str) -> String {
-    let end = value.floor_char_boundary(Response::MAX_ANNOTATION + 1);
+fn shortened_annotation(value: &str) -> String {
+    let end = value.floor_char_boundary(Response::MAX_ANNOTATION_LENGTH + 1);
     value.get(..end).unwrap_or_default().to_owned()
 }
 
-fn too_late() -> Failure {
+fn timeout_failure() -> Failure {
     Failure::new(FailureKind::Timeout, "the expressions were not evaluated in time")
 }

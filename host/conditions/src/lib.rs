@@ -53,7 +53,7 @@ pub use schema::{Components, ObjectSchema};
 pub use structure::Structure;
 
 /// The cost limit of all conditions of a stage together. kube-apiserver has it for the conditions of a webhook.
-const TOTAL_COST: u64 = 2_500_000;
+const TOTAL_COST_LIMIT: u64 = 2_500_000;
 
 /// A compiled match condition of a stage or policy.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl FromIterator<MatchCondition> for CelConditions {
         let conditions: Vec<_> = conditions.into_iter().collect();
         let uses = conditions
             .iter()
-            .fold(Uses::default(), |uses, condition| uses.or(condition.checked.uses));
+            .fold(Uses::default(), |uses, condition| uses.union(condition.checked.uses));
         Self { conditions, uses }
     }
 }
@@ -147,20 +147,20 @@ impl CelConditions {
         deadline: Deadline,
     ) -> Result<Option<Arc<str>>, ConditionFailure> {
         let variables = Variables::new(request, self.uses);
-        let mut machine = Machine::new(&variables, &[], TOTAL_COST, deadline);
+        let mut machine = Machine::new(&variables, &[], TOTAL_COST_LIMIT, deadline);
         let sources = ValueSources {
             request,
             authorizer,
             cluster: None,
             http: None,
         };
-        first_false(&mut machine, &self.conditions, sources)
+        find_first_false(&mut machine, &self.conditions, sources)
             .await
             .map_err(ConditionFailure::new)
     }
 }
 
-async fn first_false<'a>(
+async fn find_first_false<'a>(
     machine: &mut Machine<'a>,
     conditions: &'a [MatchCondition],
     sources: ValueSources<'_>,
@@ -188,7 +188,7 @@ async fn first_false<'a>(
 
 #[async_trait]
 impl CompiledConditions for CelConditions {
-    async fn first_false(
+    async fn first_false_condition(
         &self,
         request: &Request,
         authorizer: &dyn Authorizer,

@@ -30,19 +30,19 @@ const DEADLINE_INTERVAL: u64 = 10_000;
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
 
 /// The maximum number of arguments in a call of a function. The receiver counts as an argument.
-pub(crate) const MOST_ARGUMENTS: usize = 4;
+pub(crate) const MAX_ARGUMENTS: usize = 4;
 
 pub(crate) struct Machine<'a> {
     variables: &'a Variables<'a>,
     definitions: &'a [VariableDefinition],
     /// The values of the policy's variables, by index. A variable has no value until it is used.
-    composed: Vec<Option<Result<Value<'a>, String>>>,
-    pub(crate) answers: AuthorizerAnswers,
+    composed_values: Vec<Option<Result<Value<'a>, String>>>,
+    pub(crate) authorizer_answers: AuthorizerAnswers,
     pub(crate) lookups: Lookups,
     locals: Vec<Value<'a>>,
     budget: u64,
     /// The cost of all expressions that were evaluated since the task last let other tasks run.
-    unpaused: u64,
+    cost_since_pause: u64,
     meter: ExpressionMeter,
     pub(crate) deadline: Deadline,
 }
@@ -65,7 +65,7 @@ impl ExpressionMeter {
         self.cost.saturating_sub(self.question_cost)
     }
 
-    fn within(budget: u64) -> Self {
+    fn with_budget(budget: u64) -> Self {
         let (limit, halt) = if budget < EXPRESSION_COST {
             (budget, Halt::TotalCost)
         } else {
@@ -92,13 +92,13 @@ impl<'a> Machine<'a> {
         Self {
             variables,
             definitions,
-            composed: vec![None; definitions.len()],
-            answers: AuthorizerAnswers::default(),
+            composed_values: vec![None; definitions.len()],
+            authorizer_answers: AuthorizerAnswers::default(),
             lookups: Lookups::default(),
             locals: Vec::new(),
             budget,
-            unpaused: 0,
-            meter: ExpressionMeter::within(budget),
+            cost_since_pause: 0,
+            meter: ExpressionMeter::with_budget(budget),
             deadline,
         }
     }
@@ -149,29 +149,29 @@ impl<'a> Machine<'a> {
                     .cloned()
                     .ok_or_else(|| Fault::error("no such attribute"))
             }
-            Expression::Composed(index) => self.composed(*index),
-            Expression::Select(select) => self.select(select),
-            Expression::Has(select) => self.has(select),
-            Expression::Index(index) => self.index(index),
-            Expression::And(sides) => self.decided(sides, false),
-            Expression::Or(sides) => self.decided(sides, true),
-            Expression::Conditional(parts) => self.conditional(parts),
-            Expression::OrElse(parts) => self.or_else(parts),
-            Expression::Call(function, arguments) => self.call(function, arguments),
-            Expression::List(items) => self.list(items),
-            Expression::Map(entries) => self.map(entries),
-            Expression::Part(path, fields) => self.part(path, fields),
-            Expression::Each(each) => self.each(each),
-            Expression::WithValue(with) => self.with_value(with),
+            Expression::Composed(index) => self.evaluate_composed(*index),
+            Expression::Select(select) => self.evaluate_select(select),
+            Expression::Has(select) => self.evaluate_has(select),
+            Expression::Index(index) => self.evaluate_index(index),
+            Expression::And(sides) => self.evaluate_logical(sides, false),
+            Expression::Or(sides) => self.evaluate_logical(sides, true),
+            Expression::Conditional(parts) => self.evaluate_conditional(parts),
+            Expression::OrElse(parts) => self.evaluate_or_else(parts),
+            Expression::Call(function, arguments) => self.evaluate_call(function, arguments),
+            Expression::List(items) => self.evaluate_list(items),
+            Expression::Map(entries) => self.evaluate_map(entries),
+            Expression::Part(path, fields) => self.evaluate_part(path, fields),
+            Expression::Each(each) => self.evaluate_comprehension(each),
+            Expression::WithValue(with) => self.evaluate_optional_map(with),
         }
     }
 
     #[inline(never)]
-    fn or_else(&mut self, parts: &'a OrElse) -> Outcome<'a> {
+    fn evaluate_or_else(&mut self, parts: &'a OrElse) -> Outcome<'a> {
         let operand = self.evaluate(&parts.operand)?;
         self.charge(1)?;
         match operand {
-            Value::Optional(Some(inner)) if parts.value => Ok((*inner).clone()),
+            Value::Optional(Some(inner)) if parts.is_or_value => Ok((*inner).clone()),
             operand @ Value::Optional(Some(_)) => Ok(operand),
             Value::Optional(None) => self.evaluate(&parts.otherwise),
             // A value that is not optional counts as an optional value that is present, as in cel-go.
@@ -180,14 +180,14 @@ impl<'a> Machine<'a> {
     }
 
     #[inline(never)]
-    fn part(&mut self, path: &'a Arc<str>, fields: &'a [MapEntry]) -> Outcome<'a> {
+    fn evaluate_part(&mut self, path: &'a Arc<str>, fields: &'a [MapEntry]) -> Outcome<'a> {
         self.charge(40)?;
         self.charge_items(fields.len())?;
         let mut values = Vec::with_capacity(fields.len());
         for field in fields {
             let key = self.evaluate(&field.key)?;
             let value = self.evaluate(&field.value)?;
-            if let Some(value) = unwrap_optional(value, field.optional)? {
+            if let Some(value) = unwrap_optional(value, field.is_optional)? {
                 values.push((key, value));
             }
         }
@@ -198,60 +198,64 @@ impl<'a> Machine<'a> {
     }
 
     #[inline(never)]
-    fn select(&mut self, select: &'a Select) -> Outcome<'a> {
+    fn evaluate_select(&mut self, select: &'a Select) -> Outcome<'a> {
         let operand = self.evaluate(&select.operand)?;
         self.charge(1 + operand.lookup_cost())?;
         match operand {
             Value::Optional(None) => Ok(Value::Optional(None)),
             // If the operand is an optional value, the selected field is an optional value, too.
             Value::Optional(Some(inner)) => {
-                Ok(field(&inner, &select.field)?.map_or(Value::Optional(None), Value::some))
+                Ok(read_field(&inner, &select.field)?.map_or(Value::Optional(None), Value::some))
             }
-            operand if select.optional => {
-                Ok(field(&operand, &select.field)?.map_or(Value::Optional(None), Value::some))
+            operand if select.is_optional => {
+                Ok(read_field(&operand, &select.field)?.map_or(Value::Optional(None), Value::some))
             }
-            operand => field(&operand, &select.field)?.ok_or_else(|| Fault::no_key(&select.field)),
+            operand => read_field(&operand, &select.field)?.ok_or_else(|| Fault::no_key(&select.field)),
         }
     }
 
     #[inline(never)]
-    fn has(&mut self, select: &'a Select) -> Outcome<'a> {
+    fn evaluate_has(&mut self, select: &'a Select) -> Outcome<'a> {
         let operand = self.evaluate(&select.operand)?;
         self.charge(1 + operand.lookup_cost())?;
-        let present = match &operand {
+        let is_present = match &operand {
             Value::Optional(None) => false,
             Value::Part(part) if part.is_json_patch() => {
                 let value = part.fields.field(&select.field);
                 value.is_some_and(|value| !matches!(&value, Value::String(text) if text.is_empty()))
             }
-            Value::Optional(Some(inner)) => field(inner, &select.field)?.is_some(),
-            operand => field(operand, &select.field)?.is_some(),
+            Value::Optional(Some(inner)) => read_field(inner, &select.field)?.is_some(),
+            operand => read_field(operand, &select.field)?.is_some(),
         };
-        Ok(Value::Bool(present))
+        Ok(Value::Bool(is_present))
     }
 
     #[inline(never)]
-    fn index(&mut self, index: &'a IndexExpression) -> Outcome<'a> {
+    fn evaluate_index(&mut self, index: &'a IndexExpression) -> Outcome<'a> {
         let operand = self.evaluate(&index.operand)?;
         let key = self.evaluate(&index.index)?;
         self.charge(1 + operand.lookup_cost())?;
         match operand {
             Value::Optional(None) => Ok(Value::Optional(None)),
-            Value::Optional(Some(inner)) => Ok(item(&inner, &key)?.ok().map_or(Value::Optional(None), Value::some)),
-            operand if index.optional => Ok(item(&operand, &key)?.ok().map_or(Value::Optional(None), Value::some)),
-            operand => item(&operand, &key)?,
+            Value::Optional(Some(inner)) => {
+                Ok(read_item(&inner, &key)?.ok().map_or(Value::Optional(None), Value::some))
+            }
+            operand if index.is_optional => Ok(read_item(&operand, &key)?
+                .ok()
+                .map_or(Value::Optional(None), Value::some)),
+            operand => read_item(&operand, &key)?,
         }
     }
 
     /// Evaluates `&&` or `||`. One operand with the value `decisive` decides, even if the other operand fails.
     #[inline(never)]
-    fn decided(&mut self, sides: &'a [Expression; 2], decisive: bool) -> Outcome<'a> {
-        let [one, other] = sides;
-        let one = self.truth(one)?;
-        if one == Ok(decisive) {
+    fn evaluate_logical(&mut self, sides: &'a [Expression; 2], decisive: bool) -> Outcome<'a> {
+        let [left, right] = sides;
+        let left_truth = self.evaluate_truth(left)?;
+        if left_truth == Ok(decisive) {
             return Ok(Value::Bool(decisive));
         }
-        match (one, self.truth(other)?) {
+        match (left_truth, self.evaluate_truth(right)?) {
             (_, Ok(other)) if other == decisive => Ok(Value::Bool(decisive)),
             (Err(error), _) | (Ok(_), Err(error)) => Err(Fault::Error(error)),
             (Ok(_), Ok(_)) => Ok(Value::Bool(!decisive)),
@@ -260,7 +264,7 @@ impl<'a> Machine<'a> {
 
     /// Evaluates an operand, such as `a` in `a && b`, to a bool. The inner error means that the operand has no value.
     /// The caller ignores this error if the value of the other operand is enough.
-    fn truth(&mut self, expression: &'a Expression) -> Result<Result<bool, String>, Fault> {
+    fn evaluate_truth(&mut self, expression: &'a Expression) -> Result<Result<bool, String>, Fault> {
         match self.evaluate(expression) {
             Ok(Value::Bool(value)) => Ok(Ok(value)),
             Ok(_) => Ok(Err("no such overload".to_owned())),
@@ -270,7 +274,7 @@ impl<'a> Machine<'a> {
     }
 
     #[inline(never)]
-    fn conditional(&mut self, parts: &'a [Expression; 3]) -> Outcome<'a> {
+    fn evaluate_conditional(&mut self, parts: &'a [Expression; 3]) -> Outcome<'a> {
         let [test, then, otherwise] = parts;
         self.charge(1)?;
         match self.evaluate(test)? {
@@ -281,33 +285,33 @@ impl<'a> Machine<'a> {
     }
 
     #[inline(never)]
-    fn call(&mut self, function: &'static CelFunction, arguments: &'a [Expression]) -> Outcome<'a> {
-        let mut values = [const { Value::Null }; MOST_ARGUMENTS];
+    fn evaluate_call(&mut self, function: &'static CelFunction, arguments: &'a [Expression]) -> Outcome<'a> {
+        let mut values = [const { Value::Null }; MAX_ARGUMENTS];
         for (value, argument) in values.iter_mut().zip(arguments) {
             *value = self.evaluate(argument)?;
         }
-        let before = self.meter.cost;
+        let cost_before = self.meter.cost;
         let outcome = function.call(self, values.get(..arguments.len()).unwrap_or(&values))?;
         // A call costs at least 1, as in kube-apiserver.
-        if self.meter.cost == before {
+        if self.meter.cost == cost_before {
             self.charge(1)?;
         }
         Ok(outcome)
     }
 
     #[inline(never)]
-    fn list(&mut self, items: &'a [ListItem]) -> Outcome<'a> {
+    fn evaluate_list(&mut self, items: &'a [ListItem]) -> Outcome<'a> {
         self.charge(10)?;
         self.charge_items(items.len())?;
         let mut values = Vec::with_capacity(items.len());
         for item in items {
-            values.extend(unwrap_optional(self.evaluate(&item.value)?, item.optional)?);
+            values.extend(unwrap_optional(self.evaluate(&item.value)?, item.is_optional)?);
         }
         Ok(Value::list(values))
     }
 
     #[inline(never)]
-    fn map(&mut self, entries: &'a [MapEntry]) -> Outcome<'a> {
+    fn evaluate_map(&mut self, entries: &'a [MapEntry]) -> Outcome<'a> {
         self.charge(30)?;
         let mut values: Vec<(Value<'a>, Value<'a>)> = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -316,7 +320,7 @@ impl<'a> Machine<'a> {
                 return Err(Fault::error("unsupported key type"));
             }
             let value = self.evaluate(&entry.value)?;
-            let Some(value) = unwrap_optional(value, entry.optional)? else {
+            let Some(value) = unwrap_optional(value, entry.is_optional)? else {
                 continue;
             };
             self.charge_items(values.len() + 1)?;
@@ -329,14 +333,14 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault> {
+fn read_field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault> {
     match operand {
         Value::Map(map) => Ok(map.field(name)),
         Value::Part(part) => {
             // In a literal `JSONPatch{...}`, the string fields `op`, `path` and `from` are empty, not absent, if unset.
             let is_text = part.is_json_patch() && matches!(name, "op" | "path" | "from");
-            let unset = is_text.then(|| Value::text(""));
-            Ok(part.fields.field(name).or(unset))
+            let unset_text = is_text.then(|| Value::text(""));
+            Ok(part.fields.field(name).or(unset_text))
         }
         Value::List(_) => Err(Fault::unsupported_index("string")),
         _ => Ok(None),
@@ -344,7 +348,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
 }
 
 /// Returns the item of a list or map with this index or key. The inner error means that there is no such item.
-fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> {
+fn read_item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> {
     match operand {
         Value::Map(map) => Ok(map.get(key).ok_or_else(|| Fault::no_key(&key_text(key)))),
         Value::List(list) => {
@@ -369,7 +373,7 @@ pub(crate) fn key_text(key: &Value<'_>) -> String {
     match key {
         // The text is for an error message. A loop may create many such messages, and their lengths are not charged, so
         // long keys are cut.
-        Value::String(text) => shortened(text, LONGEST_SHOWN).into_owned(),
+        Value::String(text) => shortened(text, MAX_SHOWN_LENGTH).into_owned(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
         Value::Double(value) => value.to_string(),
@@ -379,7 +383,7 @@ pub(crate) fn key_text(key: &Value<'_>) -> String {
 }
 
 /// The maximum length of a key in a message, in bytes.
-const LONGEST_SHOWN: usize = 1024;
+const MAX_SHOWN_LENGTH: usize = 1024;
 
 /// Returns the value that an entry adds to a list or map literal; `None` for an optional entry whose value is absent.
 fn unwrap_optional(value: Value<'_>, optional: bool) -> Result<Option<Value<'_>>, Fault> {

@@ -132,12 +132,12 @@ pub struct PolicyCompiler {
 }
 
 impl PolicyCompiler {
-    /// Creates a compiler. `params` says whether expressions may use the variable `params`.
-    pub fn new(params: bool) -> Self {
+    /// Creates a compiler. `has_params` says whether expressions may use the variable `params`.
+    pub fn new(has_params: bool) -> Self {
         Self {
             scope: CheckScope {
                 variables: Some(Vec::new()),
-                params,
+                has_params,
                 ..CheckScope::default()
             },
             policy: CompiledPolicy::default(),
@@ -147,7 +147,7 @@ impl PolicyCompiler {
     /// Lets the compiler compile expressions of a Kyverno policy, which may call Kyverno's functions, and use variables
     /// in match conditions. With a `namespace`, the policy may look up objects only in that namespace.
     #[must_use]
-    pub fn of_kyverno(mut self, namespace: Option<&str>) -> Self {
+    pub fn for_kyverno(mut self, namespace: Option<&str>) -> Self {
         let namespace = namespace.map(Into::into);
         self.scope.kyverno = Some(KyvernoScope { namespace });
         self
@@ -166,9 +166,9 @@ impl PolicyCompiler {
     /// # Errors
     ///
     /// Fails like [`MatchCondition::compile`].
-    pub fn condition(&mut self, name: &str, expression: &str) -> Result<MatchCondition, ConditionError> {
+    pub fn compile_condition(&mut self, name: &str, expression: &str) -> Result<MatchCondition, ConditionError> {
         let kubernetes_scope = CheckScope {
-            params: self.scope.params,
+            has_params: self.scope.has_params,
             ..CheckScope::default()
         };
         let scope = if self.scope.kyverno.is_some() {
@@ -267,7 +267,7 @@ impl CompiledPolicy {
     }
 
     fn record(&mut self, checked: &CheckedExpression) {
-        self.uses = self.uses.or(checked.uses);
+        self.uses = self.uses.union(checked.uses);
         self.lookups.extend(checked.lookups.iter().cloned());
     }
 

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The maximum length of a chain of schemas that refer to each other.
-const MOST_REFERENCES: usize = 64;
+const MAX_REFERENCES: usize = 64;
 
 /// The CEL type of a kind's objects. It is derived from an OpenAPI schema of a CustomResourceDefinition or API server.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,15 +46,15 @@ impl<'a> Components<'a> {
 
     /// Returns the CEL type of a kind's objects from their schema; `None` if the schema does not list the fields.
     pub fn object(&mut self, kind: &str, schema: &Json) -> Option<ObjectSchema> {
-        let Type::SchemaObject(found) = self.of_schema(kind, schema) else {
+        let Type::SchemaObject(found) = self.type_of_schema(kind, schema) else {
             return None;
         };
         let mut fields = found.fields.clone();
         for name in ["apiVersion", "kind"] {
             fields.insert(name.to_owned(), Type::String);
         }
-        fields.insert("metadata".to_owned(), metadata(kind));
-        Some(ObjectSchema(declared(kind.to_owned(), fields)))
+        fields.insert("metadata".to_owned(), metadata_type(kind));
+        Some(ObjectSchema(object_type(kind.to_owned(), fields)))
     }
 
     /// Returns the structure of a kind's objects from their schema.
@@ -63,7 +63,7 @@ impl<'a> Components<'a> {
     }
 
     /// Returns the CEL type of a value with this schema, at this path. If several types are possible, it is dynamic.
-    fn of_schema(&mut self, path: &str, schema: &Json) -> Type {
+    fn type_of_schema(&mut self, path: &str, schema: &Json) -> Type {
         let is_true = |name: &str| schema.get(name) == Some(&Json::Bool(true));
         let open = [
             "x-kubernetes-preserve-unknown-fields",
@@ -83,7 +83,7 @@ impl<'a> Components<'a> {
             Some("number") => Type::Double,
             Some("array") => {
                 let items = schema.get("items");
-                list(items.map_or(Type::Dyn, |items| self.of_schema(&format!("{path}[]"), items)))
+                list(items.map_or(Type::Dyn, |items| self.type_of_schema(&format!("{path}[]"), items)))
             }
             Some("object") => {
                 let properties = schema.get("properties").and_then(Json::as_object);
@@ -91,12 +91,14 @@ impl<'a> Components<'a> {
                     (Some(properties), _) => {
                         let fields = properties
                             .iter()
-                            .map(|(name, schema)| (name.clone(), self.of_schema(&format!("{path}.{name}"), schema)))
+                            .map(|(name, schema)| {
+                                (name.clone(), self.type_of_schema(&format!("{path}.{name}"), schema))
+                            })
                             .collect();
-                        declared(path.to_owned(), fields)
+                        object_type(path.to_owned(), fields)
                     }
                     (None, Some(values @ Json::Object(_))) => {
-                        map(Type::String, self.of_schema(&format!("{path}[]"), values))
+                        map(Type::String, self.type_of_schema(&format!("{path}[]"), values))
                     }
                     (None, _) => Type::Dyn,
                 }
@@ -114,19 +116,19 @@ impl<'a> Components<'a> {
         if let Some(cached_type) = self.types.get(name.as_str()) {
             return cached_type.clone();
         }
-        if self.open_names.contains(&name.as_str()) || self.open_names.len() >= MOST_REFERENCES {
+        if self.open_names.contains(&name.as_str()) || self.open_names.len() >= MAX_REFERENCES {
             return Type::Dyn;
         }
         self.open_names.push(name);
         let short = name.rsplit('.').next().unwrap_or(name);
-        let schema_type = self.of_schema(short, schema);
+        let schema_type = self.type_of_schema(short, schema);
         self.open_names.pop();
         self.types.insert(name, schema_type.clone());
         schema_type
     }
 }
 
-fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
+fn object_type(name: String, fields: BTreeMap<String, Type>) -> Type {
     Type::SchemaObject(Arc::new(SchemaObject { name, fields }))
 }
 
@@ -146,7 +148,7 @@ fn is_converted(format: &Json) -> bool {
     format.as_str().is_some_and(|format| converted.contains(&format))
 }
 
-fn metadata(kind: &str) -> Type {
+fn metadata_type(kind: &str) -> Type {
     let strings = || map(Type::String, Type::String);
     let texts = [
         "name",
@@ -170,5 +172,5 @@ fn metadata(kind: &str) -> Type {
     ] {
         fields.insert(name.to_owned(), kind);
     }
-    declared(format!("{kind}.metadata"), fields)
+    object_type(format!("{kind}.metadata"), fields)
 }

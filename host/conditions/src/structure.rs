@@ -35,16 +35,16 @@ impl Structure {
     }
 
     pub(crate) fn unknown() -> Self {
-        builtin::unknown()
+        builtin::unknown_structure()
     }
 
     /// Returns whether objects have this field in the part at `path`, such as `Object.spec`. In a path, the name of a
     /// list stands for the items of the list.
     pub(crate) fn has_field(&self, path: &str, field: &str) -> bool {
-        self.at(path).is_none_or(|at| at.member(field).is_some())
+        self.cursor_at(path).is_none_or(|at| at.member(field).is_some())
     }
 
-    fn at(&self, path: &str) -> Option<StructureCursor<'_>> {
+    fn cursor_at(&self, path: &str) -> Option<StructureCursor<'_>> {
         let mut at = self.root().items_or_self();
         for part in path.split('.').skip(1) {
             at = at.member(part)?.items_or_self();
@@ -71,7 +71,7 @@ enum StructureNode {
         /// The node for the values of all keys that are not in `fields`; `None` if no other keys are allowed.
         values: Option<usize>,
         /// Whether server-side apply can only replace the map as a whole.
-        atomic: bool,
+        is_atomic: bool,
     },
     /// A value of any type. If it contains maps, they are merged; if it contains lists, they are replaced.
     Any,
@@ -83,7 +83,7 @@ enum StructureNode {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StructureField {
-    kind: usize,
+    node_index: usize,
     /// The default value of the field, if list items are merged by this field. For example, the field `protocol` of a
     /// container's port has the default `TCP`. An item without the field is merged as if it had the default value.
     default: Option<Json>,
@@ -121,7 +121,7 @@ struct StructureCursor<'s> {
 impl<'s> StructureCursor<'s> {
     fn new(nodes: &'s [StructureNode], index: usize) -> Self {
         match nodes.get(index) {
-            Some(StructureNode::Builtin(index)) => builtin::at(*index),
+            Some(StructureNode::Builtin(index)) => builtin::cursor_at(*index),
             Some(node) => StructureCursor { nodes, node },
             None => StructureCursor {
                 nodes,
@@ -133,7 +133,7 @@ impl<'s> StructureCursor<'s> {
     fn member(self, key: &str) -> Option<Self> {
         match self.node {
             StructureNode::Map { fields, values, .. } => {
-                let field = fields.get(key).map(|field| field.kind);
+                let field = fields.get(key).map(|field| field.node_index);
                 field.or(*values).map(|kind| Self::new(self.nodes, kind))
             }
             StructureNode::Unknown => Some(builtin::known_list(key).unwrap_or(self)),

@@ -18,7 +18,7 @@ mod refused;
 
 #[derive(Default)]
 struct ListedActions {
-    allowed: Vec<AccessAttributes>,
+    allowed_actions: Vec<AccessAttributes>,
     requests: Mutex<Vec<(String, AccessAttributes)>>,
 }
 
@@ -32,7 +32,7 @@ impl Authorizer for ListedActions {
         let mut requests = self.requests.lock().unwrap();
         requests.push((user.username.clone(), attributes.clone()));
         Ok(AccessCheckResult {
-            allowed: self.allowed.contains(attributes),
+            allowed: self.allowed_actions.contains(attributes),
             reason: "as the table says".to_owned(),
         })
     }
@@ -83,11 +83,11 @@ fn pod() -> Request {
     request
 }
 
-fn minute() -> Deadline {
+fn minute_deadline() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
 
-fn conditions(expressions: &[(&str, &str)]) -> CelConditions {
+fn compile_conditions(expressions: &[(&str, &str)]) -> CelConditions {
     expressions
         .iter()
         .map(|(name, expression)| {
@@ -97,8 +97,8 @@ fn conditions(expressions: &[(&str, &str)]) -> CelConditions {
 }
 
 async fn evaluate(expression: &str, request: &Request) -> Result<bool, String> {
-    conditions(&[("only", expression)])
-        .evaluate(request, &NoAuthorizer, minute())
+    compile_conditions(&[("only", expression)])
+        .evaluate(request, &NoAuthorizer, minute_deadline())
         .await
         .map(|unmet| unmet.is_none())
         .map_err(|failure| {
@@ -137,7 +137,9 @@ async fn a_false_condition_takes_precedence_over_an_error() {
             .map(|(index, expression)| (format!("c{index}"), *expression))
             .collect();
         let pairs: Vec<(&str, &str)> = named_texts.iter().map(|(name, text)| (name.as_str(), *text)).collect();
-        let outcome = conditions(&pairs).evaluate(&pod(), &NoAuthorizer, minute()).await;
+        let outcome = compile_conditions(&pairs)
+            .evaluate(&pod(), &NoAuthorizer, minute_deadline())
+            .await;
         let outcome = outcome.map_err(|failure| failure.message());
         let outcome = outcome.as_ref().map(|unmet| unmet.as_deref());
         assert_eq!(outcome, expected.as_ref().map(|unmet| *unmet), "{case}");
@@ -146,8 +148,8 @@ async fn a_false_condition_takes_precedence_over_an_error() {
 
 #[tokio::test]
 async fn the_message_of_a_failure_contains_the_names_of_the_failed_conditions() {
-    let failure = conditions(&[("a", "object.x == 1"), ("b", "true"), ("c", "1 / 0 == 1")])
-        .evaluate(&pod(), &NoAuthorizer, minute())
+    let failure = compile_conditions(&[("a", "object.x == 1"), ("b", "true"), ("c", "1 / 0 == 1")])
+        .evaluate(&pod(), &NoAuthorizer, minute_deadline())
         .await
         .unwrap_err();
     assert_eq!(
@@ -155,11 +157,11 @@ async fn the_message_of_a_failure_contains_the_names_of_the_failed_conditions() 
         "match condition `a`: expression 'object.x == 1' resulted in error: no such key: x; match condition `c`: \
          expression '1 / 0 == 1' resulted in error: division by zero"
     );
-    let names: Vec<&str> = failure.failed().iter().map(|failed| &*failed.name).collect();
+    let names: Vec<&str> = failure.failed_conditions().iter().map(|failed| &*failed.name).collect();
     assert_eq!(names, ["a", "c"]);
 }
 
-fn allowed(verb: &str, group: &str, resource: &str) -> AccessAttributes {
+fn resource_access(verb: &str, group: &str, resource: &str) -> AccessAttributes {
     AccessAttributes::Resource {
         verb: verb.into(),
         group: group.into(),
@@ -186,7 +188,7 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
         field_selector: String::new(),
         label_selector: String::new(),
     };
-    let scale = AccessAttributes::Resource {
+    let scale_access = AccessAttributes::Resource {
         verb: "get".into(),
         group: "apps".into(),
         version: "*".into(),
@@ -197,7 +199,7 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
         field_selector: String::new(),
         label_selector: String::new(),
     };
-    let health = AccessAttributes::Path {
+    let health_access = AccessAttributes::Path {
         verb: "get".into(),
         path: "/healthz".into(),
     };
@@ -206,21 +208,21 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
     let table = [
         (
             "authorizer.group('apps').resource('deployments').subresource('scale').namespace('x').name('y').check('get').allowed()",
-            vec![scale.clone()],
+            vec![scale_access.clone()],
             true,
-            vec![("alice", scale.clone())],
+            vec![("alice", scale_access.clone())],
         ),
         (
             "authorizer.path('/healthz').check('get').allowed()",
             vec![],
             false,
-            vec![("alice", health.clone())],
+            vec![("alice", health_access.clone())],
         ),
         (
             "authorizer.serviceAccount('shop', 'robot').path('/healthz').check('get').allowed()",
-            vec![health.clone()],
+            vec![health_access.clone()],
             true,
-            vec![(account, health.clone())],
+            vec![(account, health_access.clone())],
         ),
         (
             "authorizer.requestResource.check('update').allowed()",
@@ -240,7 +242,7 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
             true,
             vec![(
                 "alice",
-                allowed(
+                resource_access(
                     "breakglass",
                     "admissionregistration.k8s.io",
                     "validatingwebhookconfigurations",
@@ -249,9 +251,9 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
         ),
         (
             "the same question twice is asked once",
-            vec![health.clone()],
+            vec![health_access.clone()],
             true,
-            vec![("alice", health.clone())],
+            vec![("alice", health_access.clone())],
         ),
         (
             "request.userInfo.username == 'alice' || authorizer.path('/healthz').check('get').allowed()",
@@ -267,82 +269,98 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
         ),
     ];
     for (expression, allowed, expected, requests) in table {
-        let rules = ListedActions {
-            allowed,
+        let authorizer = ListedActions {
+            allowed_actions: allowed,
             ..Default::default()
         };
-        let twice =
+        let repeated_expression =
             "authorizer.path('/healthz').check('get').allowed() && authorizer.path('/healthz').check('get').allowed()";
         let text = if expression.starts_with("the same") {
-            twice
+            repeated_expression
         } else {
             expression
         };
-        let conditions = conditions(&[("only", text)]);
+        let conditions = compile_conditions(&[("only", text)]);
         assert!(conditions.uses_authorizer());
-        let outcome = conditions.evaluate(&pod(), &rules, minute()).await;
+        let outcome = conditions.evaluate(&pod(), &authorizer, minute_deadline()).await;
         assert_eq!(outcome.unwrap().is_none(), expected, "{expression}");
         let requests: Vec<_> = requests
             .into_iter()
             .map(|(user, action)| (user.to_owned(), action))
             .collect();
-        assert_eq!(*rules.requests.lock().unwrap(), requests, "{expression}");
+        assert_eq!(*authorizer.requests.lock().unwrap(), requests, "{expression}");
     }
 }
 
 #[tokio::test]
 async fn a_permission_check_fails_if_the_authorizer_fails_or_does_not_reply() {
-    let denied = conditions(&[(
+    let denied_conditions = compile_conditions(&[(
         "ask",
         "authorizer.path('/x').check('get').errored() && !authorizer.path('/x').check('get').allowed()",
     )]);
-    assert_eq!(denied.evaluate(&pod(), &NoAuthorizer, minute()).await, Ok(None));
-    let why = conditions(&[(
+    assert_eq!(
+        denied_conditions
+            .evaluate(&pod(), &NoAuthorizer, minute_deadline())
+            .await,
+        Ok(None)
+    );
+    let reason_conditions = compile_conditions(&[(
         "ask",
         "authorizer.path('/x').check('get').error().contains('needs a cluster')",
     )]);
-    assert_eq!(why.evaluate(&pod(), &NoAuthorizer, minute()).await, Ok(None));
-    let asking = "authorizer.path('/x').check('get').allowed()";
-    let failure = conditions(&[("ask", asking)])
+    assert_eq!(
+        reason_conditions
+            .evaluate(&pod(), &NoAuthorizer, minute_deadline())
+            .await,
+        Ok(None)
+    );
+    let asking_expression = "authorizer.path('/x').check('get').allowed()";
+    let failure = compile_conditions(&[("ask", asking_expression)])
         .evaluate(&pod(), &SilentAuthorizer, Deadline::after(Duration::ZERO))
         .await
         .unwrap_err();
     assert_eq!(
         failure.message(),
-        format!("expression '{asking}' resulted in error: operation interrupted: the deadline has passed")
+        format!("expression '{asking_expression}' resulted in error: operation interrupted: the deadline has passed")
     );
 }
 
 #[tokio::test]
 async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
-    let rules = ListedActions::default();
+    let authorizer = ListedActions::default();
     // As in kube-apiserver, the cost limit of an expression allows two calls of the authorizer. This one makes three.
-    let three = conditions(&[(
+    let three_calls = compile_conditions(&[(
         "three",
         "['a', 'b', 'c'].exists(verb, authorizer.path('/x').check(verb).allowed())",
     )]);
-    let failure = three.evaluate(&pod(), &rules, minute()).await.unwrap_err();
+    let failure = three_calls
+        .evaluate(&pod(), &authorizer, minute_deadline())
+        .await
+        .unwrap_err();
     assert!(
         failure
             .message()
             .ends_with("operation cancelled: actual cost limit exceeded"),
         "{failure}"
     );
-    assert_eq!(rules.requests.lock().unwrap().len(), 2);
+    assert_eq!(authorizer.requests.lock().unwrap().len(), 2);
     // Here nine conditions call the authorizer once each. The cost limit for all conditions of a stage together allows
     // only seven calls.
     let rules = ListedActions::default();
-    let names: Vec<(String, String)> = (0..9)
+    let condition_texts: Vec<(String, String)> = (0..9)
         .map(|number| {
             let expression = format!("!authorizer.path('/{number}').check('get').allowed()");
             (format!("c{number}"), expression)
         })
         .collect();
-    let names: Vec<(&str, &str)> = names
+    let conditions_by_name: Vec<(&str, &str)> = condition_texts
         .iter()
         .map(|(name, text)| (name.as_str(), text.as_str()))
         .collect();
-    let failure = conditions(&names).evaluate(&pod(), &rules, minute()).await.unwrap_err();
+    let failure = compile_conditions(&conditions_by_name)
+        .evaluate(&pod(), &rules, minute_deadline())
+        .await
+        .unwrap_err();
     assert_eq!(
         failure.message(),
         "validation failed due to running out of cost budget, no further validation rules will be run"
@@ -352,11 +370,14 @@ async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
 
 #[test]
 fn conditions_with_equal_names_and_expressions_are_equal() {
-    let only = |name, text| MatchConditions::from(conditions(&[(name, text)]));
-    assert_eq!(only("a", "true"), only("a", "true"));
-    assert_ne!(only("a", "true"), only("b", "true"));
-    assert_ne!(only("a", "true"), only("a", "false"));
-    assert_ne!(only("a", "true"), MatchConditions::default());
-    assert_eq!(MatchConditions::from(conditions(&[])), MatchConditions::default());
-    assert!(MatchConditions::from(conditions(&[])).is_empty());
+    let single_condition = |name, text| MatchConditions::from(compile_conditions(&[(name, text)]));
+    assert_eq!(single_condition("a", "true"), single_condition("a", "true"));
+    assert_ne!(single_condition("a", "true"), single_condition("b", "true"));
+    assert_ne!(single_condition("a", "true"), single_condition("a", "false"));
+    assert_ne!(single_condition("a", "true"), MatchConditions::default());
+    assert_eq!(
+        MatchConditions::from(compile_conditions(&[])),
+        MatchConditions::default()
+    );
+    assert!(MatchConditions::from(compile_conditions(&[])).is_empty());
 }

@@ -195,7 +195,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    pub(crate) fn owned(tree: &Tree) -> Value<'static> {
+    pub(crate) fn owned_from_tree(tree: &Tree) -> Value<'static> {
         match tree {
             Tree::Null => Value::Null,
             Tree::Bool(value) => Value::Bool(*value),
@@ -204,10 +204,11 @@ impl<'a> Value<'a> {
                 None => Value::Double(number.as_f64().unwrap_or(f64::NAN)),
             },
             Tree::String(text) => Value::string(text.as_str()),
-            Tree::Array(items) => Value::list(items.iter().map(Self::owned).collect()),
+            Tree::Array(items) => Value::list(items.iter().map(Self::owned_from_tree).collect()),
             Tree::Object(members) => {
-                let owned = |(key, value): (&String, _)| (Value::string(key.as_str()), Self::owned(value));
-                Value::map(members.iter().map(owned).collect())
+                let owned_entry =
+                    |(key, value): (&String, _)| (Value::string(key.as_str()), Self::owned_from_tree(value));
+                Value::map(members.iter().map(owned_entry).collect())
             }
         }
     }

@@ -28,7 +28,7 @@ impl Uses {
         http: true,
     };
 
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub(crate) fn union(self, other: Self) -> Self {
         Self {
             request: self.request || other.request,
             authorizer: self.authorizer || other.authorizer,
@@ -70,7 +70,11 @@ impl<'a> Variables<'a> {
         Self {
             object: source.object.as_ref(),
             old_object: source.old_object.as_ref(),
-            request: if uses.request { request(source) } else { Value::Null },
+            request: if uses.request {
+                request_value(source)
+            } else {
+                Value::Null
+            },
             authorizer: check(|_| AccessCheck::new()).unwrap_or(Value::Null),
             request_resource: check(AccessCheck::of_request).unwrap_or(Value::Null),
             ..Self::NONE
@@ -81,7 +85,7 @@ impl<'a> Variables<'a> {
         Self { object, ..self }
     }
 
-    pub(crate) fn with(self, namespace: Option<&'a Json>, params: Option<&'a Json>) -> Self {
+    pub(crate) fn with_namespace_and_params(self, namespace: Option<&'a Json>, params: Option<&'a Json>) -> Self {
         Self {
             namespace: namespace.map_or(Value::Null, namespace_value),
             params: params.map_or(Value::Null, Value::from_tree),
@@ -91,16 +95,16 @@ impl<'a> Variables<'a> {
 
     pub(crate) fn with_exceptions(self, images: Vec<Value<'a>>, values: Vec<Value<'a>>) -> Self {
         let exceptions = RecordFields(Vec::new())
-            .always("allowedImages", Value::list(images))
-            .always("allowedValues", Value::list(values))
+            .add_field("allowedImages", Value::list(images))
+            .add_field("allowedValues", Value::list(values))
             .value();
         Self { exceptions, ..self }
     }
 
     pub(crate) fn get(&self, variable: CelVariable) -> Value<'a> {
         match variable {
-            CelVariable::Object => tree(self.object),
-            CelVariable::OldObject => tree(self.old_object),
+            CelVariable::Object => object_value(self.object),
+            CelVariable::OldObject => object_value(self.old_object),
             CelVariable::Request => self.request.clone(),
             CelVariable::NamespaceObject => self.namespace.clone(),
             CelVariable::Authorizer => self.authorizer.clone(),
@@ -111,7 +115,7 @@ impl<'a> Variables<'a> {
     }
 }
 
-fn tree(object: Option<&Object>) -> Value<'_> {
+fn object_value(object: Option<&Object>) -> Value<'_> {
     object.map_or(Value::Null, |object| Value::from_tree(object.value()))
 }
 
@@ -120,16 +124,16 @@ fn tree(object: Option<&Object>) -> Value<'_> {
 struct RecordFields<'a>(Vec<(Value<'a>, Value<'a>)>);
 
 impl<'a> RecordFields<'a> {
-    fn always(mut self, name: &'a str, value: Value<'a>) -> Self {
+    fn add_field(mut self, name: &'a str, value: Value<'a>) -> Self {
         self.0.push((Value::text(name), value));
         self
     }
 
-    fn unless_empty(self, name: &'a str, text: &'a str) -> Self {
+    fn add_field_unless_empty(self, name: &'a str, text: &'a str) -> Self {
         if text.is_empty() {
             self
         } else {
-            self.always(name, Value::text(text))
+            self.add_field(name, Value::text(text))
         }
     }
 
@@ -138,9 +142,9 @@ impl<'a> RecordFields<'a> {
     }
 }
 
-fn request(source: &Request) -> Value<'_> {
+fn request_value(source: &Request) -> Value<'_> {
     let subresource = source.subresource.as_deref().unwrap_or_default();
-    let (kind, resource, requested_subresource) = match &source.requested {
+    let (kind, resource, requested_subresource) = match &source.requested_kind {
         Some(requested) => (
             &requested.kind,
             &requested.resource,
@@ -149,53 +153,53 @@ fn request(source: &Request) -> Value<'_> {
         None => (&source.kind, &source.resource, subresource),
     };
     let fields = RecordFields(Vec::with_capacity(12))
-        .always("operation", Value::text(source.operation.as_str()))
-        .always("kind", kind_value(&source.kind))
-        .always("resource", resource_value(&source.resource))
-        .always("requestKind", kind_value(kind))
-        .always("requestResource", resource_value(resource))
-        .always("userInfo", user(&source.user))
-        .always("dryRun", Value::Bool(source.dry_run))
-        .unless_empty("name", &source.name)
-        .unless_empty("namespace", source.namespace.as_deref().unwrap_or_default())
-        .unless_empty("subResource", subresource)
-        .unless_empty("requestSubResource", requested_subresource)
-        .always("options", tree(source.options.as_ref()));
+        .add_field("operation", Value::text(source.operation.as_str()))
+        .add_field("kind", kind_value(&source.kind))
+        .add_field("resource", resource_value(&source.resource))
+        .add_field("requestKind", kind_value(kind))
+        .add_field("requestResource", resource_value(resource))
+        .add_field("userInfo", user_value(&source.user))
+        .add_field("dryRun", Value::Bool(source.dry_run))
+        .add_field_unless_empty("name", &source.name)
+        .add_field_unless_empty("namespace", source.namespace.as_deref().unwrap_or_default())
+        .add_field_unless_empty("subResource", subresource)
+        .add_field_unless_empty("requestSubResource", requested_subresource)
+        .add_field("options", object_value(source.options.as_ref()));
     fields.value()
 }
 
 fn kind_value(kind: &GroupVersionKind) -> Value<'_> {
     RecordFields(Vec::with_capacity(3))
-        .always("group", Value::text(&kind.group))
-        .always("version", Value::text(&kind.version))
-        .always("kind", Value::text(&kind.kind))
+        .add_field("group", Value::text(&kind.group))
+        .add_field("version", Value::text(&kind.version))
+        .add_field("kind", Value::text(&kind.kind))
         .value()
 }
 
 fn resource_value(resource: &GroupVersionResource) -> Value<'_> {
     RecordFields(Vec::with_capacity(3))
-        .always("group", Value::text(&resource.group))
-        .always("version", Value::text(&resource.version))
-        .always("resource", Value::text(&resource.resource))
+        .add_field("group", Value::text(&resource.group))
+        .add_field("version", Value::text(&resource.version))
+        .add_field("resource", Value::text(&resource.resource))
         .value()
 }
 
-fn user(user: &UserInfo) -> Value<'_> {
+fn user_value(user: &UserInfo) -> Value<'_> {
     let mut fields = RecordFields(Vec::with_capacity(4))
-        .unless_empty("username", &user.username)
-        .unless_empty("uid", &user.uid);
+        .add_field_unless_empty("username", &user.username)
+        .add_field_unless_empty("uid", &user.uid);
     if !user.groups.is_empty() {
-        fields = fields.always("groups", texts(&user.groups));
+        fields = fields.add_field("groups", text_list(&user.groups));
     }
     if !user.extra.is_empty() {
         let entries = user.extra.iter();
-        let extra = entries.map(|(key, values)| (Value::text(key), texts(values)));
-        fields = fields.always("extra", Value::map(extra.collect()));
+        let extra = entries.map(|(key, values)| (Value::text(key), text_list(values)));
+        fields = fields.add_field("extra", Value::map(extra.collect()));
     }
     fields.value()
 }
 
-fn texts(texts: &[String]) -> Value<'_> {
+fn text_list(texts: &[String]) -> Value<'_> {
     Value::list(texts.iter().map(|text| Value::text(text)).collect())
 }
 
@@ -229,8 +233,8 @@ fn namespace_value(namespace: &Json) -> Value<'_> {
         Value::map(fields.collect())
     };
     RecordFields(Vec::with_capacity(3))
-        .always("metadata", part("metadata", &METADATA))
-        .always("spec", part("spec", &[("finalizers", "finalizers")]))
-        .always("status", part("status", &[("phase", "phase")]))
+        .add_field("metadata", part("metadata", &METADATA))
+        .add_field("spec", part("spec", &[("finalizers", "finalizers")]))
+        .add_field("status", part("status", &[("phase", "phase")]))
         .value()
 }

@@ -23,7 +23,7 @@ use serde_json::Value as Json;
 
 pub use self::error::PlanError;
 pub(crate) use self::{
-    apply::{apply, chains_of, file_of, free_path},
+    apply::{apply, chains_of, free_path, new_file_path},
     promote::promote,
 };
 use crate::{
@@ -112,11 +112,11 @@ impl FileChange {
 impl Change {
     fn between(old: &DefinitionSet, set: DefinitionSet, effects: Vec<(DefinitionId, AppliedEffect)>) -> Self {
         let text = |set: &DefinitionSet, path: &Path| {
-            let file = set.all().find(|file| file.path == path);
+            let file = set.all_files().find(|file| file.path == path);
             file.map(|file| file.text.clone())
         };
         let mut files: Vec<FileChange> = Vec::new();
-        for file in old.all().chain(set.all()) {
+        for file in old.all_files().chain(set.all_files()) {
             let (before, after) = (text(old, &file.path), text(&set, &file.path));
             if before != after && files.iter().all(|change| change.path != file.path) {
                 files.push(FileChange {
@@ -137,15 +137,15 @@ impl Change {
 
 pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, PlanError> {
     let effects = vec![(id.clone(), AppliedEffect::Deleted)];
-    if let Some(path) = unusable(set, id) {
-        let rest = set.unusable().iter().filter(|file| file.path != path).cloned();
-        let new = set.clone().with_unusable(rest.collect());
+    if let Some(path) = unusable_path(set, id) {
+        let rest = set.unusable_files().iter().filter(|file| file.path != path).cloned();
+        let new = set.clone().with_unusable_files(rest.collect());
         return Ok(Change::between(set, new, effects));
     }
     let mut mistakes = Mistakes::new();
-    let existing = set.read(&mut mistakes);
+    let existing = set.read_files(&mut mistakes);
     let definitions = set.definitions_in(&existing);
-    let definition = find(&definitions, id)?;
+    let definition = find_definition(&definitions, id)?;
     ensure_alone(definition, &existing)?;
     let other_definitions = existing
         .iter()
@@ -170,19 +170,25 @@ fn ensure_alone(definition: &ParsedDefinition<'_>, existing: &[Arc<ReadFile>]) -
     }
 }
 
-fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
-    let matches_id = |file: &&DefinitionFile| id_of(set, file).is_some_and(|other| other.is(id));
-    set.unusable().iter().find(matches_id).map(|file| file.path.as_path())
+fn unusable_path<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
+    let matches_id = |file: &&DefinitionFile| id_of(set, file).is_some_and(|other| other.is_same(id));
+    set.unusable_files()
+        .iter()
+        .find(matches_id)
+        .map(|file| file.path.as_path())
 }
 
-fn find<'d, 'a>(
+fn find_definition<'d, 'a>(
     definitions: &'d [ParsedDefinition<'a>],
     id: &DefinitionId,
 ) -> Result<&'d ParsedDefinition<'a>, PlanError> {
-    let matches: Vec<_> = definitions.iter().filter(|definition| definition.id.is(id)).collect();
+    let matches: Vec<_> = definitions
+        .iter()
+        .filter(|definition| definition.id.is_same(id))
+        .collect();
     match matches.as_slice() {
         [only] => Ok(*only),
-        [] => Err(unknown(id, definitions)),
+        [] => Err(unknown_definition_error(id, definitions)),
         several => {
             let locations = several.iter().map(|definition| definition.root.location().to_string());
             Err(PlanError::Conflict(format!(
@@ -193,7 +199,7 @@ fn find<'d, 'a>(
     }
 }
 
-fn unknown(id: &DefinitionId, existing: &[ParsedDefinition<'_>]) -> PlanError {
+fn unknown_definition_error(id: &DefinitionId, existing: &[ParsedDefinition<'_>]) -> PlanError {
     PlanError::unknown("", &id.to_string(), existing.iter().map(|other| &other.id))
 }
 

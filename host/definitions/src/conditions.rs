@@ -7,7 +7,7 @@ use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
 use crate::document::{Fields, Node, quoted};
 
-const VALID_NAME: &str = "condition";
+const PLACEHOLDER_NAME: &str = "condition";
 
 pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {
     let Some(node) = fields.optional("matchConditions") else {
@@ -20,7 +20,7 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {
             "write {} at most; several can be one, joined by `&&`",
             MatchCondition::MAX_COUNT
         );
-        node.wrong(message, fix);
+        node.add_mistake(message, fix);
     }
     let conditions: CelConditions = read_with(&entries, MatchCondition::compile).into_iter().collect();
     conditions.into()
@@ -50,7 +50,7 @@ fn read_one<'a>(
         match first_lines.get(name) {
             Some(line) => {
                 let message = format!("{} is also the name of the condition on line {line}", quoted(name));
-                node.wrong(message, "give each condition its own name");
+                node.add_mistake(message, "give each condition its own name");
             }
             None => {
                 first_lines.insert(name, node.location().line);
@@ -58,13 +58,13 @@ fn read_one<'a>(
         }
     }
     // A placeholder replaces a missing or invalid name, so that mistakes in the expression are reported as well.
-    let mut compiled = compile(name.unwrap_or(VALID_NAME), expression.unwrap_or("true"));
+    let mut compiled = compile(name.unwrap_or(PLACEHOLDER_NAME), expression.unwrap_or("true"));
     if let Err(ConditionError::Name { name, why }) = &compiled {
         if let Some(node) = &name_node {
             let message = format!("{} is not a valid condition name: {why}", quoted(name));
-            node.wrong(message, "");
+            node.add_mistake(message, "");
         }
-        compiled = compile(VALID_NAME, expression.unwrap_or("true"));
+        compiled = compile(PLACEHOLDER_NAME, expression.unwrap_or("true"));
     }
     match (compiled, expression_node) {
         (Ok(condition), _) => Some(condition),

@@ -45,7 +45,11 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the object that contains the definition's name. Default: the field `metadata`.
     fn metadata<'a>(&self, document: &TypedDocument<'a>) -> Option<Node<'a>> {
-        document.root.silent().object_of_any_case()?.optional("metadata")
+        document
+            .root
+            .ignoring_mistakes()
+            .object_of_any_case()?
+            .optional("metadata")
     }
 
     /// Reads a document without regard to others, and reports all its mistakes. Parts with mistakes are left out.
@@ -143,7 +147,7 @@ impl DocumentKind {
     }
 
     /// Returns whether documents of this kind may have this `apiVersion`.
-    pub fn supports(&self, version: &str) -> bool {
+    pub fn supports_version(&self, version: &str) -> bool {
         let is_version =
             |supported: &&&str| **supported == version || supported.ends_with('/') && version.starts_with(**supported);
         self.versions.iter().find(is_version).is_some()
@@ -158,7 +162,7 @@ impl DocumentKind {
 /// The policy systems whose documents are read. Cheap to clone. Default: all policy systems of this crate.
 #[derive(Clone, Debug)]
 pub struct DocumentForms {
-    list: Arc<[Arc<dyn DocumentForm>]>,
+    forms: Arc<[Arc<dyn DocumentForm>]>,
     /// The fix for a document of an unknown kind. It lists the kinds of all policy systems.
     fix: Arc<str>,
 }
@@ -166,20 +170,20 @@ pub struct DocumentForms {
 impl DocumentForms {
     fn new(list: Vec<Arc<dyn DocumentForm>>) -> Self {
         Self {
-            fix: fix(&list).into(),
-            list: list.into(),
+            fix: kinds_fix(&list).into(),
+            forms: list.into(),
         }
     }
 
     /// Adds a policy system, which gets the documents that no earlier system recognises.
     #[must_use]
-    pub fn and(&self, form: Arc<dyn DocumentForm>) -> Self {
-        Self::new(self.list.iter().cloned().chain([form]).collect())
+    pub fn with_form(&self, form: Arc<dyn DocumentForm>) -> Self {
+        Self::new(self.forms.iter().cloned().chain([form]).collect())
     }
 
     /// Returns the kinds of documents that an import converts or keeps unchanged. Documents of all other kinds are left
     /// out of the file that the import writes.
-    pub fn importable(&self) -> impl Iterator<Item = &'static DocumentKind> {
+    pub fn importable_kinds(&self) -> impl Iterator<Item = &'static DocumentKind> {
         let is_left_out = |form: &dyn DocumentForm, kind| matches!(form.import(kind), Some((ImportResult::LeftOut, _)));
         let kinds = self.kinds().filter(move |(form, kind)| !is_left_out(&***form, kind));
         kinds.map(|(_, kind)| kind)
@@ -204,7 +208,7 @@ impl Default for DocumentForms {
 }
 
 /// Lists all kinds in a sentence, grouped by version: `write an A or B (v1), or a C (v2)`.
-fn fix(forms: &[Arc<dyn DocumentForm>]) -> String {
+fn kinds_fix(forms: &[Arc<dyn DocumentForm>]) -> String {
     let all_kinds = forms.iter().flat_map(|form| form.kinds());
     let kinds: Vec<_> = all_kinds.filter(|kind| !kind.versions.is_empty()).collect();
     let groups: Vec<_> = kinds.chunk_by(|a, b| a.version() == b.version()).collect();

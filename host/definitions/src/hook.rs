@@ -54,9 +54,9 @@ pub trait HookKind: HookValue {
     }
 
     /// Returns the kinds of objects that the hook itself reads in the cluster. Kinds that only its plugins read are not
-    /// included, because they are in the plugins' grants. [`ClusterKind::any_access`] is included if the hook's
+    /// included, because they are in the plugins' grants. [`ClusterKind::any_access_review`] is included if the hook's
     /// expressions check permissions of users. Default: none.
-    fn reads(&self) -> BTreeSet<ClusterKind> {
+    fn cluster_kinds(&self) -> BTreeSet<ClusterKind> {
         BTreeSet::new()
     }
 
@@ -76,13 +76,13 @@ pub trait HookKind: HookValue {
     fn to_native(&self) -> Option<(&'static str, Json)>;
 
     /// Lists the properties of this hook that a native stage cannot have, one sentence each. Default: none.
-    fn without_native_form(&self) -> Vec<&'static str> {
+    fn native_form_obstacles(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
     /// Lists the differences in behaviour between this hook and the native hook to which an import converts it, one
     /// sentence each. Default: none.
-    fn differences_of_native(&self) -> Vec<&'static str> {
+    fn native_form_differences(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
@@ -104,13 +104,13 @@ pub trait HookKind: HookValue {
 /// below, so that the kinds of hooks need not implement them.
 pub trait HookValue: Any + fmt::Debug + Send + Sync {
     /// Clones the hook.
-    fn boxed(&self) -> Box<dyn HookKind>;
+    fn clone_boxed(&self) -> Box<dyn HookKind>;
     /// Returns whether `other` is a hook of the same type with an equal value.
     fn equals(&self, other: &dyn HookKind) -> bool;
 }
 
 impl<K: HookKind + Clone + PartialEq> HookValue for K {
-    fn boxed(&self) -> Box<dyn HookKind> {
+    fn clone_boxed(&self) -> Box<dyn HookKind> {
         Box::new(self.clone())
     }
 
@@ -157,7 +157,7 @@ impl DerefMut for HookDefinition {
 
 impl Clone for HookDefinition {
     fn clone(&self) -> Self {
-        Self(self.0.boxed())
+        Self(self.0.clone_boxed())
     }
 }
 
@@ -270,13 +270,13 @@ impl HookStatus {
     }
 
     /// Adds a field to the status.
-    pub fn with(mut self, name: &str, fact: impl Into<Json>) -> Self {
+    pub fn with_fact(mut self, name: &str, fact: impl Into<Json>) -> Self {
         self.facts.insert(name.to_owned(), fact.into());
         self
     }
 
     /// Returns the additional field `name` of the status if it is text.
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub fn fact_text(&self, name: &str) -> Option<&str> {
         self.facts.get(name)?.as_str()
     }
 

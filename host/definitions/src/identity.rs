@@ -67,7 +67,7 @@ pub fn definition_name(namespace: &str, name: &str) -> String {
 
 impl DefinitionId {
     /// Returns whether both IDs identify the same definition. Kinds are compared without regard to case, as in BCS.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.name == other.name && self.kind.eq_ignore_ascii_case(&other.kind)
     }
 }
@@ -109,7 +109,7 @@ impl StageId {
     /// Returns whether this ID identifies the stage `stage` of the chain `chain`. In BCS, names may contain `/`, so the
     /// text `ns/a/b` may mean the stage `b` of the chain `ns/a`, or the stage `a/b` of the chain `ns`. Therefore only
     /// the joined text of both names is compared.
-    pub fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
+    pub fn identifies(&self, phase: Phase, chain: &str, stage: &str) -> bool {
         let joined_name = |chain: &str, stage: &str| format!("{chain}/{stage}");
         self.phase.is_none_or(|expected| expected == phase)
             && joined_name(&self.chain, &self.stage) == joined_name(chain, stage)

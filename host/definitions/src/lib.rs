@@ -67,5 +67,5 @@ pub use set::chains::{Definitions, load, load_text};
 pub use set::{BadDefinition, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};
 pub use store::{
-    DefinitionFile, DefinitionStore, FileStore, StoreError, StoreKind, empty_directory, files_in, read_files,
+    DefinitionFile, DefinitionStore, FileStore, StoreError, StoreKind, empty_directory_mistake, files_in, read_files,
 };

@@ -20,7 +20,7 @@ pub struct ChainDefinition {
     /// The phase of the chain: when its stages are called, and whether they may change the object. Default: `Mutating`.
     pub phase: Phase,
     /// The location of the document that defines the chain.
-    pub source: Location,
+    pub location: Location,
     /// The rules of the chain, one of which a request must match. If a webhook configuration defines the chain, these
     /// are the rules of all its webhooks.
     pub rules: Vec<Rule>,
@@ -30,7 +30,7 @@ pub struct ChainDefinition {
     pub warnings: Vec<Mistake>,
     /// Stages of the chain that are never called. Their plugins are loaded only to find mistakes in them. A template of
     /// Gatekeeper without constraints has such a stage.
-    pub idle: Vec<StageDefinition>,
+    pub idle_stages: Vec<StageDefinition>,
 }
 
 impl ChainDefinition {
@@ -40,12 +40,12 @@ impl ChainDefinition {
         Self {
             namespace: None,
             phase: Phase::default(),
-            source: Location::of_file(format!("chain {name}")),
+            location: Location::of_file(format!("chain {name}")),
             name,
             rules,
             stages,
             warnings: Vec::new(),
-            idle: Vec::new(),
+            idle_stages: Vec::new(),
         }
     }
 
@@ -65,7 +65,7 @@ impl ChainDefinition {
             ..StageDefinition::new(name.as_str(), plugin)
         };
         Self {
-            source: location,
+            location,
             ..Self::new(name, vec![Rule::for_operations(Operation::ALL)], vec![stage])
         }
     }

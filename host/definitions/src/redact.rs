@@ -9,7 +9,7 @@ use crate::{
 
 const REDACTED: &str = "\"[redacted]\"";
 /// The text that replaces a whole file, if the values of environment variables in it cannot be located.
-const WITHHELD: &str = "# This text cannot be read as a definition, and may hold values of `allow.environment`: the role \
+const WITHHELD_TEXT: &str = "# This text cannot be read as a definition, and may hold values of `allow.environment`: the role \
                         Read does not see it.\n";
 
 /// Returns the text with `[redacted]` in place of each value in `allow.environment`. If the values cannot be located, a
@@ -25,11 +25,11 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     let mut mistakes = Mistakes::new();
     let documents = document::read_text_of(file, text, &mut mistakes);
     if !mistakes.is_empty() {
-        return Cow::Borrowed(WITHHELD);
+        return Cow::Borrowed(WITHHELD_TEXT);
     }
     let mut spans = Vec::new();
     for document in &documents {
-        collect(&document.root_ignoring_mistakes(), &mut spans);
+        collect_granted_spans(&document.root_ignoring_mistakes(), &mut spans);
     }
     let redacted = |span: Range<usize>| {
         // If the value is a block scalar, its span may end with a line break, which must be kept.
@@ -41,14 +41,14 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
         Some((span, format!("{REDACTED}{end}")))
     };
     match spans.into_iter().map(redacted).collect() {
-        Some(parts) => Cow::Owned(document::with_replaced(text, parts)),
-        None => Cow::Borrowed(WITHHELD),
+        Some(parts) => Cow::Owned(document::replace_ranges(text, parts)),
+        None => Cow::Borrowed(WITHHELD_TEXT),
     }
 }
 
 /// Collects the spans of all values in `allow.environment`. The keys `allow` and `environment` may be in any case,
 /// because BCS documents ignore case.
-fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
+fn collect_granted_spans(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
     let is_key = |key: Option<&str>, name: &str| key.is_some_and(|key| key.eq_ignore_ascii_case(name));
     for (key, child) in node.children() {
         if is_key(key, "allow") {
@@ -60,7 +60,7 @@ fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
                     .map(|(_, value)| value.span()),
             );
         } else {
-            collect(&child, spans);
+            collect_granted_spans(&child, spans);
         }
     }
 }

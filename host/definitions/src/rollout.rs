@@ -11,15 +11,15 @@ use crate::{
 };
 
 /// The range of the duration of a rollout's steps. A step of less than 10 s would see too few requests.
-const PAUSE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
+const PAUSE_RANGE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
 
-const LARGEST_COUNT: i64 = 1_000_000;
+const LIMIT_COUNT_MAX: i64 = 1_000_000;
 
 /// A limit in percent is calculated from at least this many requests, even if a step has had fewer. Otherwise, a single
 /// early failure could end the rollout.
-const FEWEST: u64 = 100;
+const REQUEST_COUNT_MIN: u64 = 100;
 
 /// The gradual replacement of a stage's plugin by its candidate, which decides a growing share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -28,13 +28,13 @@ pub struct RolloutDefinition {
     /// The share of requests that the candidate decides in each step. There is at least one, and the shares increase.
     pub shares: Vec<Share>,
     /// The property of a request that determines whether the plugin or the candidate decides it.
-    pub by: RolloutKey,
+    pub rollout_key: RolloutKey,
     /// The duration of each step of the rollout.
     pub pause: Duration,
     /// The limit of failures: when the candidate has failed this often, the rollout ends.
-    pub failures: RolloutLimit,
+    pub failure_limit: RolloutLimit,
     /// The limit of refusals: the rollout ends when the candidate has denied this many requests that the plugin allows.
-    pub refusals: RolloutLimit,
+    pub refusal_limit: RolloutLimit,
 }
 
 /// The property of a request that decides between the plugin and the candidate. All requests with the same value, such
@@ -65,17 +65,17 @@ impl RolloutDefinition {
     /// Returns whether the request is in this share of requests, which the candidate decides. A request that is in one
     /// share is also in every larger share. The result depends only on the arguments, so all replicas agree.
     pub fn includes(&self, stage: &str, request: &Request, share: Share) -> bool {
-        if share == Share::ALL {
+        if share == Share::WHOLE {
             return true;
         }
-        let key = match self.by {
+        let key = match self.rollout_key {
             RolloutKey::Namespace => request.namespace.as_deref().unwrap_or(&request.name),
             RolloutKey::User => &request.user.username,
             RolloutKey::Uid => request.uid.as_str(),
         };
         let digest = Digest::of_parts([stage.as_bytes(), key.as_bytes()]);
         let start = digest.as_bytes().first_chunk().copied().unwrap_or_default();
-        let bucket = u64::from_le_bytes(start) % u64::from(Share::ALL.parts_of_ten_thousand());
+        let bucket = u64::from_le_bytes(start) % u64::from(Share::WHOLE.parts_of_ten_thousand());
         bucket < u64::from(share.parts_of_ten_thousand())
     }
 
@@ -84,9 +84,9 @@ impl RolloutDefinition {
         let percents = self.shares.iter().map(|share| share.parts_of_ten_thousand() / 100);
         json!({
             "steps": percents.collect::<Vec<_>>(),
-            "by": self.by.as_str(),
+            "by": self.rollout_key.as_str(),
             "pause": humantime::format_duration(self.pause).to_string(),
-            "abortOn": {"failures": self.failures.to_json(), "refusals": self.refusals.to_json()},
+            "abortOn": {"failures": self.failure_limit.to_json(), "refusals": self.refusal_limit.to_json()},
         })
     }
 }
@@ -94,13 +94,13 @@ impl RolloutDefinition {
 impl RolloutLimit {
     /// Returns the number of failures or refusals at which this limit is reached. `request_count` is the number of
     /// requests that the current step of the rollout has had so far.
-    pub fn out_of(self, request_count: u64) -> u64 {
+    pub fn allowed_count(self, request_count: u64) -> u64 {
         match self {
             Self::Count(limit) => limit,
             Self::Share(share) => request_count
-                .max(FEWEST)
+                .max(REQUEST_COUNT_MIN)
                 .saturating_mul(share.parts_of_ten_thousand().into())
-                .div_ceil(Share::ALL.parts_of_ten_thousand().into()),
+                .div_ceil(Share::WHOLE.parts_of_ten_thousand().into()),
         }
     }
 
@@ -124,20 +124,20 @@ pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>) -> Option<RolloutDefinitio
     if mode.is_some_and(|mode| mode.json() == "Audit") {
         let message = "a stage in mode Audit decides nothing, so there is nothing to roll out";
         let fix = "remove it, the candidate is compared with the plugin, or remove `mode` of the stage";
-        node.wrong(message, fix);
+        node.add_mistake(message, fix);
     }
     let mut fields = node.object()?;
     let shares = read_shares(&mut fields);
     let by = fields.get("by", RolloutKey::default(), Node::word);
-    let pause = fields.get("pause", DEFAULT_PAUSE, readers::duration(PAUSE));
+    let pause = fields.get("pause", DEFAULT_PAUSE, readers::duration(PAUSE_RANGE));
     let limits = fields.get("abortOn", Default::default(), read_limits);
     let (failures, refusals) = limits;
     Some(RolloutDefinition {
         shares: shares?,
-        by,
+        rollout_key: by,
         pause,
-        failures,
-        refusals,
+        failure_limit: failures,
+        refusal_limit: refusals,
     })
 }
 
@@ -156,7 +156,7 @@ fn read_shares(fields: &mut Fields<'_>) -> Option<Vec<Share>> {
         match shares.last() {
             Some(last) if share <= *last => {
                 let fix = "write steps that grow, the first one larger than `percent`";
-                step.wrong(format!("the step of {share} comes after {last}"), fix);
+                step.add_mistake(format!("the step of {share} comes after {last}"), fix);
             }
             _ => shares.push(share),
         }
@@ -179,7 +179,7 @@ fn read_limit(node: &Node<'_>) -> Option<RolloutLimit> {
     if node.json().is_string() {
         return node.parse().map(RolloutLimit::Share);
     }
-    let count = node.integer(1..=LARGEST_COUNT)?;
+    let count = node.integer(1..=LIMIT_COUNT_MAX)?;
     Some(RolloutLimit::Count(count.unsigned_abs()))
 }
 

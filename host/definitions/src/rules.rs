@@ -34,11 +34,13 @@ pub(crate) fn read_native(node: &Node<'_>, fix: &str, match_policy: MatchPolicy)
         }
         if !fields.has("resources") && !fields.has("kinds") {
             let fix = "list resources (`resources: [pods]`) or kinds (`kinds: [application]`)";
-            fields.node().wrong("the rule names neither resources nor kinds", fix);
+            fields
+                .node()
+                .add_mistake("the rule names neither resources nor kinds", fix);
         }
         if let Some(resources) = fields.optional("resources") {
             let parse = |text: &str| ResourcePattern::parse(text).map(Some);
-            rule.resources = read_resources(&resources, Node::string, parse, covered_in_any_order);
+            rule.resources = read_resources(&resources, Node::string, parse, find_covered_in_any_order);
         }
         if let Some(kinds) = fields.optional("kinds") {
             rule.kinds = read_words(&kinds, Node::text);
@@ -57,7 +59,12 @@ pub(crate) fn read_kubernetes(node: &Node<'_>, match_policy: MatchPolicy, may_na
             rule.api_versions = read_words(&versions, Node::text);
         }
         if let Some(resources) = fields.required("resources", "list the resources, `pods`") {
-            rule.resources = read_resources(&resources, Node::text, parse_kubernetes, covered_for_kubernetes);
+            rule.resources = read_resources(
+                &resources,
+                Node::text,
+                parse_kubernetes_resource,
+                find_covered_for_kubernetes,
+            );
         }
         if may_name_objects {
             rule.names = fields.get_or_default("resourceNames", read_names);
@@ -97,18 +104,18 @@ fn read_names(node: &Node<'_>) -> Option<Vec<String>> {
     for (index, name) in names.iter().enumerate() {
         if matches!(name.as_str(), "." | "..") || name.contains(['/', '%']) {
             let message = format!("{} is not the name of an object", quoted(name));
-            node.wrong(message, "write a name without `/` and `%`");
+            node.add_mistake(message, "write a name without `/` and `%`");
         }
         if names.iter().take(index).any(|before| before == name) {
             let message = format!("{} is listed twice", quoted(name));
-            node.wrong(message, "remove one of the two");
+            node.add_mistake(message, "remove one of the two");
         }
     }
     Some(names)
 }
 
 fn read_operations<'a>(node: &Node<'a>, read_word: ReadOperation<'a>) -> Matcher<Operation> {
-    let entries = entries(node);
+    let entries = read_entries(node);
     let mut operations = Vec::new();
     let mut all = false;
     for entry in &entries {
@@ -126,7 +133,7 @@ fn read_operations<'a>(node: &Node<'a>, read_word: ReadOperation<'a>) -> Matcher
 
 /// Reads a list of words. The word `*` matches all words, and must be the only one.
 fn read_words<'a>(node: &Node<'a>, read: fn(&Node<'a>) -> Option<&'a str>) -> Matcher<String> {
-    let entries = entries(node);
+    let entries = read_entries(node);
     let mut words = Vec::new();
     for entry in &entries {
         match read(entry) {
@@ -150,13 +157,13 @@ fn read_resources<'a>(
 ) -> Vec<ResourcePattern> {
     let mut patterns = Vec::new();
     let (mut nodes, mut texts) = (Vec::new(), Vec::new());
-    for entry in entries(node) {
+    for entry in read_entries(node) {
         let Some(text) = read(&entry) else {
             continue;
         };
         match parse(text) {
             Ok(pattern) => patterns.extend(pattern),
-            Err(error) => entry.wrong(error.to_string(), ""),
+            Err(error) => entry.add_mistake(error.to_string(), ""),
         }
         nodes.push(entry);
         texts.push(text);
@@ -169,14 +176,14 @@ fn read_resources<'a>(
     for (index, covering) in find_covered(&texts) {
         if let (Some(entry), Some(text)) = (nodes.get(index), texts.get(index)) {
             let message = format!("`{covering}` in the same list already covers `{text}`");
-            entry.wrong(message, "keep one of the two");
+            entry.add_mistake(message, "keep one of the two");
         }
     }
     patterns
 }
 
 /// Returns the index of each pattern that another pattern in the list covers, and the covering pattern.
-fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
+fn find_covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
     let covering = |text: &str| {
         let covers = |other: &str| match text.split_once('/') {
             None => text != "*" && other == "*",
@@ -193,7 +200,7 @@ fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
 }
 
 /// Returns the index of each pattern that kube-apiserver rejects as covered, and the covering pattern.
-fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
+fn find_covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     let mut covered_patterns = Vec::new();
     for (index, text) in texts.iter().enumerate() {
         if let Some((resource, subresource)) = text.split_once('/') {
@@ -215,7 +222,7 @@ fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
 }
 
 /// Parses a resource pattern like kube-apiserver: `pods/` means `pods`, and `/status` matches no resource (`None`).
-fn parse_kubernetes(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
+fn parse_kubernetes_resource(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
     match text.split_once('/') {
         Some(("", _)) => Ok(None),
         Some((resource, "")) => ResourcePattern::parse(resource).map(Some),
@@ -223,7 +230,7 @@ fn parse_kubernetes(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
     }
 }
 
-fn entries<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
+fn read_entries<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
     node.filled_list("list at least one, or `*` for all")
         .unwrap_or_default()
 }
@@ -231,6 +238,6 @@ fn entries<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
 fn check_wildcard(entry: &Node<'_>, wildcard: &str, count: usize) {
     if count > 1 {
         let message = format!("`{wildcard}` stands for everything and must be alone");
-        entry.wrong(message, "remove it or the others");
+        entry.add_mistake(message, "remove it or the others");
     }
 }

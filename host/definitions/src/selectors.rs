@@ -27,13 +27,13 @@ impl LabelSyntax {
             && !text.is_empty()
             && let Err(message) = check(text)
         {
-            node.wrong(message, "");
+            node.add_mistake(message, "");
         }
     }
 }
 
 /// Reads the namespace selector of a native stage, which selects by name as in BCS, or by label as in Kubernetes.
-pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
+pub(crate) fn read_namespace_selector(node: &Node<'_>) -> Option<NamespaceSelector> {
     let fields = node.object()?;
     let selects_by_name = fields.has("operator") || fields.has("values");
     let selects_by_label = fields.has("matchLabels") || fields.has("matchExpressions");
@@ -47,7 +47,7 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
             && names.is_empty()
         {
             let fix = "name at least one namespace, or remove the selector";
-            node.wrong("it lists no namespace", fix);
+            node.add_mistake("it lists no namespace", fix);
         }
         return Some(selector);
     }
@@ -59,7 +59,7 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
 }
 
 /// Reads the namespace selector of a BCS hook. As in the BCS driver, the list `values` may be empty.
-pub(crate) fn bcs_namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
+pub(crate) fn read_bcs_namespace_selector(node: &Node<'_>) -> Option<NamespaceSelector> {
     read_name_selector(node.object_of_any_case()?)
 }
 
@@ -71,7 +71,7 @@ fn read_name_selector(mut fields: Fields<'_>) -> Option<NamespaceSelector> {
 }
 
 /// Reads the label selector in the field `name`, in the format of Kubernetes. If it is missing, everything matches.
-pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: LabelSyntax) -> LabelSelector {
+pub(crate) fn read_labels_of_field(fields: &mut Fields<'_>, name: &'static str, syntax: LabelSyntax) -> LabelSelector {
     match fields.get_optional(name, Node::object) {
         Some(fields) => read_label_selector(fields, syntax, &[]),
         None => LabelSelector::default(),
@@ -79,7 +79,7 @@ pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: Lab
 }
 
 /// Returns a selector of the namespaces with these labels; `None` if every namespace is selected.
-pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector> {
+pub(crate) fn namespaces_with_labels(labels: LabelSelector) -> Option<NamespaceSelector> {
     (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
 }
 
@@ -89,35 +89,35 @@ fn read_label_selector(mut fields: Fields<'_>, syntax: LabelSyntax, ignored_fiel
         let Some(text) = value.string() else {
             continue;
         };
-        syntax.check(&value, key, names::label_key);
-        syntax.check(&value, text, names::label_value);
+        syntax.check(&value, key, names::check_label_key);
+        syntax.check(&value, text, names::check_label_value);
         match LabelRequirement::new(key, LabelOperator::In, vec![text.to_owned()]) {
             Ok(requirement) => requirements.push(requirement),
-            Err(error) => value.wrong(error.to_string(), ""),
+            Err(error) => value.add_mistake(error.to_string(), ""),
         }
     }
     for expression in fields.get("matchExpressions", Vec::new(), Node::list) {
-        requirements.extend(requirement(&expression, syntax));
+        requirements.extend(read_requirement(&expression, syntax));
     }
     fields.ignore(ignored_fields);
     LabelSelector::new(requirements)
 }
 
-fn requirement(node: &Node<'_>, syntax: LabelSyntax) -> Option<LabelRequirement> {
+fn read_requirement(node: &Node<'_>, syntax: LabelSyntax) -> Option<LabelRequirement> {
     let mut fields = node.object()?;
     let read_checked_text = |node: &Node<'_>, check: fn(&str) -> Result<(), String>| {
         let text = node.string()?;
         syntax.check(node, text, check);
         Some(text.to_owned())
     };
-    let read_key = |node: &Node<'_>| read_checked_text(node, names::label_key);
+    let read_key = |node: &Node<'_>| read_checked_text(node, names::check_label_key);
     let key = fields.get_required("key", "name the label", read_key);
     let operator = fields.get_required("operator", "write In, NotIn, Exists or DoesNotExist", Node::word);
     let values = match fields.optional("values") {
         Some(values) => values.list().map(|values| {
             values
                 .iter()
-                .filter_map(|value| read_checked_text(value, names::label_value))
+                .filter_map(|value| read_checked_text(value, names::check_label_value))
                 .collect()
         }),
         None => Some(Vec::new()),

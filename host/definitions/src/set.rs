@@ -16,7 +16,7 @@ pub use self::{
     usable_definitions::{BadDefinition, OnBadDefinition, Served, Usable},
 };
 pub(crate) use self::{
-    stored::{ParsedDefinition, text_of},
+    stored::{ParsedDefinition, definition_text},
     usable_definitions::id_of,
 };
 use crate::{
@@ -29,8 +29,8 @@ use crate::{
 pub struct DefinitionSet {
     /// The files of the set, and then its entries. Both are sorted by path.
     files: Arc<[DefinitionFile]>,
-    /// The entries of the stores that [cannot be used](Self::usable).
-    unusable: Arc<[DefinitionFile]>,
+    /// The entries of the stores that [cannot be used](Self::usable_definitions).
+    unusable_files: Arc<[DefinitionFile]>,
     pub(crate) reads: Reads,
 }
 
@@ -43,7 +43,7 @@ impl DefinitionSet {
     /// Creates a set of these texts. They may contain documents of the policy systems in `forms`.
     pub fn of_forms(files: Vec<DefinitionFile>, forms: &DocumentForms) -> Self {
         Self {
-            files: sorted(files),
+            files: sort_files(files),
             reads: Reads::new(forms.clone()),
             ..Self::default()
         }
@@ -53,8 +53,8 @@ impl DefinitionSet {
     #[must_use]
     pub fn with_contents(&self, files: Vec<DefinitionFile>) -> Self {
         Self {
-            files: sorted(files),
-            unusable: Arc::default(),
+            files: sort_files(files),
+            unusable_files: Arc::default(),
             reads: self.reads.clone(),
         }
     }
@@ -73,9 +73,9 @@ impl DefinitionSet {
         }
     }
 
-    pub(crate) fn with_unusable(self, unusable: Vec<DefinitionFile>) -> Self {
+    pub(crate) fn with_unusable_files(self, unusable: Vec<DefinitionFile>) -> Self {
         Self {
-            unusable: sorted(unusable),
+            unusable_files: sort_files(unusable),
             ..self
         }
     }
@@ -99,13 +99,13 @@ impl DefinitionSet {
     pub fn with_files(&self, files: impl Iterator<Item = DefinitionFile>) -> Self {
         let entries = self.files.iter().filter(|file| file.kind == StoreKind::Entries);
         Self {
-            files: sorted(files.chain(entries.cloned()).collect()),
+            files: sort_files(files.chain(entries.cloned()).collect()),
             ..self.clone()
         }
     }
 
-    pub(crate) fn unusable(&self) -> &[DefinitionFile] {
-        &self.unusable
+    pub(crate) fn unusable_files(&self) -> &[DefinitionFile] {
+        &self.unusable_files
     }
 
     /// Returns the files of the set, and then its usable entries. Both are sorted by path.
@@ -114,8 +114,8 @@ impl DefinitionSet {
     }
 
     /// Returns the files of the set and all its entries, including the unusable ones.
-    pub fn all(&self) -> impl Iterator<Item = &DefinitionFile> {
-        self.files.iter().chain(self.unusable.iter())
+    pub fn all_files(&self) -> impl Iterator<Item = &DefinitionFile> {
+        self.files.iter().chain(self.unusable_files.iter())
     }
 
     /// Returns the chains that the texts of the set define, in the order of [`load`](crate::load).
@@ -133,18 +133,18 @@ impl DefinitionSet {
     ///
     /// Returns every mistake in every file.
     pub fn definitions(&self) -> Result<Definitions, Mistakes> {
-        self.definitions_after(Mistakes::new())
+        self.define_after(Mistakes::new())
     }
 
-    pub(crate) fn definitions_after(&self, mut mistakes: Mistakes) -> Result<Definitions, Mistakes> {
-        let read_files = self.read(&mut mistakes);
+    pub(crate) fn define_after(&self, mut mistakes: Mistakes) -> Result<Definitions, Mistakes> {
+        let read_files = self.read_files(&mut mistakes);
         chains::define(
             read_files.iter().flat_map(|file| file.definitions.iter().flatten()),
             mistakes,
         )
     }
 
-    pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Vec<Arc<ReadFile>> {
+    pub(crate) fn read_files(&self, mistakes: &mut Mistakes) -> Vec<Arc<ReadFile>> {
         let read_files: Vec<_> = self.files.iter().map(|file| self.reads.file(file)).collect();
         mistakes.extend(read_files.iter().flat_map(|file| file.mistakes.iter().cloned()));
         read_files
@@ -158,12 +158,12 @@ impl DefinitionSet {
     /// with mistakes are included. If the kind and name of a definition cannot be read, it is included only if it is an
     /// entry whose path identifies it.
     pub fn documents(&self) -> Vec<StoredDefinition> {
-        stored::all(self)
+        stored::stored_definitions(self)
     }
 
     /// Returns the definition of a chain. If its stages are separate definitions, such as the bindings of a policy,
     /// these are returned too.
-    pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
+    pub fn documents_of_chain(&self, id: &ChainId) -> Vec<StoredDefinition> {
         let chains = self.chains().unwrap_or_default();
         let matches_id = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;
         let Some(chain) = chains.iter().find(matches_id) else {
@@ -171,7 +171,7 @@ impl DefinitionSet {
         };
         let mut documents = self.documents();
         let stages = chain.stages.iter().map(|stage| &stage.location);
-        let locations = iter::once(&chain.source).chain(stages);
+        let locations = iter::once(&chain.location).chain(stages);
         let chain_indexes: BTreeSet<usize> = locations
             .filter_map(|location| stored::index_at(&documents, location))
             .collect();
@@ -190,7 +190,7 @@ impl DefinitionSet {
     ///
     /// Returns every mistake in the text, and every conflict with other definitions. Also fails if a definition
     /// contradicts `expected`, would replace one in a file with several definitions, or is new and has no destination.
-    /// An [unusable](Self::usable) entry conflicts with nothing, and may be replaced.
+    /// An [unusable](Self::usable_definitions) entry conflicts with nothing, and may be replaced.
     pub fn apply(
         &self,
         text: &str,
@@ -218,7 +218,7 @@ impl DefinitionSet {
     }
 
     /// Plans the removal of a definition and its file. If there are two entries with this name, one of which is
-    /// [unusable](Self::usable), the unusable one is removed.
+    /// [unusable](Self::usable_definitions), the unusable one is removed.
     ///
     /// # Errors
     ///
@@ -240,7 +240,7 @@ impl DefinitionSet {
     }
 }
 
-fn sorted(mut files: Vec<DefinitionFile>) -> Arc<[DefinitionFile]> {
+fn sort_files(mut files: Vec<DefinitionFile>) -> Arc<[DefinitionFile]> {
     files.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
     files.into()
 }

@@ -16,9 +16,9 @@ pub struct InvalidShare {
 
 impl Share {
     /// The share that contains every request.
-    pub const ALL: Self = Self(NonZeroU16::MIN.saturating_add(Self::PART_COUNT - 1));
+    pub const WHOLE: Self = Self(NonZeroU16::MIN.saturating_add(Self::PART_COUNT - 1));
 
-    /// The number of steps of 0.01% in [`Share::ALL`].
+    /// The number of steps of 0.01% in [`Share::WHOLE`].
     const PART_COUNT: u16 = 10_000;
 
     /// Creates a share of `parts` in 10,000 requests; `None` unless `parts` is 1 to 10,000.
@@ -46,7 +46,7 @@ impl Share {
 
 impl Default for Share {
     fn default() -> Self {
-        Self::ALL
+        Self::WHOLE
     }
 }
 

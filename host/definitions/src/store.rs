@@ -20,7 +20,7 @@ use self::reading::file_mistake;
 pub(crate) use self::reading::read_readable_files;
 pub use self::{
     files::FileStore,
-    reading::{empty_directory, files_in, read_files},
+    reading::{empty_directory_mistake, files_in, read_files},
 };
 use crate::{
     DefinitionId, FileChange, Mistakes,
@@ -168,7 +168,7 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// The method also returns when the connection to the store is lost or regained. After a failed read, the caller
     /// already knows that the connection is lost, so the method returns only when the connection is regained. No change
     /// is missed if the caller drops the future and calls the method again.
-    async fn changed(&self);
+    async fn wait_for_change(&self);
 }
 
 /// The reason why a store could not be read or written.

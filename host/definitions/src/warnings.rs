@@ -20,7 +20,7 @@ impl ChainDefinition {
     pub fn warnings(&self) -> Vec<Mistake> {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.warnings_of_entries(useless_entries));
-        warnings.extend(self.without_ephemeral_containers());
+        warnings.extend(self.ephemeral_containers_warning());
         for stage in &self.stages {
             warnings.extend(stage.hook.warnings().into_iter().map(|(message, fix)| {
                 let message = format!("chain {}, {}: {message}", self.name, stage.spec.name);
@@ -32,7 +32,7 @@ impl ChainDefinition {
 
     /// Warns if the chain's rules match requests that are never sent to the host. Also warns about an entry of a rule,
     /// such as a resource, if no request that matches the entry is ever sent to the host.
-    pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
+    pub fn unreached_warnings(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
             // If a stage has an `expansion`, it checks generated objects. Such objects are never sent in a request, so
             // it is normal that the rules of its chain match no request. The chain gets no warnings.
@@ -52,11 +52,11 @@ impl ChainDefinition {
             });
             useless.collect()
         });
-        let misses = reach.misses(self.namespace.as_deref(), &self.rules);
+        let misses = reach.find_unreached(self.namespace.as_deref(), &self.rules);
         warnings.extend(misses.map(|misses| {
             let prefix = if misses.is_whole { "it is never called: " } else { "" };
             let message = format!("chain {}: {prefix}{}", self.name, misses.reasons.join("; "));
-            Mistake::new(&self.source, "", message, "")
+            Mistake::new(&self.location, "", message, "")
         }));
         warnings
     }
@@ -64,7 +64,7 @@ impl ChainDefinition {
     fn warnings_of_entries(&self, find: impl Fn(&Rule) -> Vec<UselessEntry>) -> Vec<Mistake> {
         let stage_rules = self.stages.iter().map(|stage| &stage.spec.rules);
         let rules = std::iter::once(&self.rules).chain(stage_rules).flatten();
-        let documents = LazyCell::new(|| document::read_file(Path::new(&self.source.file), &mut Mistakes::new()));
+        let documents = LazyCell::new(|| document::read_file(Path::new(&self.location.file), &mut Mistakes::new()));
         let mut warnings: Vec<Mistake> = Vec::new();
         for useless in rules.flat_map(find) {
             let message = format!("chain {}: {}", self.name, useless.message);
@@ -75,17 +75,17 @@ impl ChainDefinition {
             // it is not, for example because the file has changed since it was read, the warning points to the chain.
             let mut roots = documents.iter().map(Document::root_ignoring_mistakes);
             let entry = roots
-                .find_map(|root| root.object_at(&self.source))
+                .find_map(|root| root.object_at(&self.location))
                 .and_then(|chain| find_entry(&chain, useless.field, &useless.entry));
             warnings.push(match entry {
                 Some(entry) => entry.mistake(message, useless.fix),
-                None => Mistake::new(&self.source, "", message, useless.fix),
+                None => Mistake::new(&self.location, "", message, useless.fix),
             });
         }
         warnings
     }
 
-    fn without_ephemeral_containers(&self) -> Option<Mistake> {
+    fn ephemeral_containers_warning(&self) -> Option<Mistake> {
         let stages: Vec<_> = self
             .stages
             .iter()
@@ -100,7 +100,7 @@ impl ChainDefinition {
                 stages.join(", ")
             );
             let fix = format!("add pods/{EPHEMERAL_CONTAINERS} to `resources`, with the operation UPDATE");
-            Mistake::new(&self.source, "", message, fix)
+            Mistake::new(&self.location, "", message, fix)
         })
     }
 
@@ -141,7 +141,7 @@ fn useless_entries(rule: &Rule) -> Vec<UselessEntry> {
         let entry = pattern.to_string();
         let resource = entry.split('/').next().unwrap_or_default();
         let is_kind = resource.chars().any(char::is_uppercase);
-        if is_kind || SINGULARS.contains(&resource) {
+        if is_kind || SINGULAR_RESOURCES.contains(&resource) {
             let plural = GroupVersionKind::from_api_version("v1", resource)
                 .guess_resource()
                 .resource;
@@ -179,7 +179,7 @@ fn find_entry<'a>(node: &Node<'a>, field: &str, text: &str) -> Option<Node<'a>> 
 }
 
 /// Words that people often write in place of the plural resource. None of them is the name of a resource in Kubernetes.
-const SINGULARS: [&str; 16] = [
+const SINGULAR_RESOURCES: [&str; 16] = [
     "pod",
     "deployment",
     "service",

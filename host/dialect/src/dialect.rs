@@ -18,7 +18,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     fn classify(&self, head: &Parts) -> Class;
 
     /// Returns the query that fetches the stored object from the upstream. Returns `None`, the default, if
-    /// [`read`](Self::read) does not need the object.
+    /// [`read_body`](Self::read_body) does not need the object.
     ///
     /// The object in the reply becomes the [`StoredState`](crate::StoredState) of the request. This is called only if a
     /// chain could apply to the request.
@@ -26,7 +26,12 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// # Errors
     ///
     /// Fails if the body cannot be parsed, or does not identify its object.
-    fn stored(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
+    fn stored_query(
+        &self,
+        head: &Parts,
+        inspection: &Inspection,
+        body: &Bytes,
+    ) -> Result<Option<StoredQuery>, Rejection> {
         let _ = (head, inspection, body);
         Ok(None)
     }
@@ -37,7 +42,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// # Errors
     ///
     /// Fails if the body cannot be parsed, or if the control plane could read it differently from the chains.
-    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection>;
+    fn read_body(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection>;
 
     /// Reads the admission request from a whole HTTP request, without a stored object; `None` if no chain applies.
     ///
@@ -50,7 +55,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
             Class::Refuse(rejection) => return Err(rejection),
             Class::Inspect(inspection) => inspection,
         };
-        Ok(match self.read(head, &inspection, body)? {
+        Ok(match self.read_body(head, &inspection, body)? {
             BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. } => Some(*request),
             BodyReading::Nothing => None,
         })
@@ -64,7 +69,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// # Errors
     ///
     /// Fails if a body of this dialect cannot express the change.
-    fn write(
+    fn changed_body(
         &self,
         head: &Parts,
         inspection: &Inspection,
@@ -88,7 +93,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         None
     }
 
-    /// Writes the reply to a request that is not forwarded to the upstream, for the reason `end`.
+    /// Writes the reply to a request that is not forwarded to the upstream, for the reason `end_reason`.
     fn reply(&self, end: &EndReason<'_>) -> Response<Bytes>;
 }
 
@@ -112,7 +117,7 @@ pub struct Inspection {
     pub resource: Option<Arc<GroupVersionResource>>,
     /// The kind, if the head of the request contains it.
     pub kind: Option<Arc<str>>,
-    /// Data that [`Dialect::classify`] stores for [`Dialect::read`] and [`Dialect::write`].
+    /// Data that [`Dialect::classify`] stores for [`Dialect::read_body`] and [`Dialect::changed_body`].
     pub detail: Extensions,
 }
 
@@ -179,11 +184,11 @@ impl StoredQuery {
     /// # Errors
     ///
     /// Returns the reason why the reply has no object, as the end of a sentence.
-    pub fn object(&self, reply: &[u8]) -> Result<Object, String> {
+    pub fn read_object(&self, reply: &[u8]) -> Result<Object, String> {
         let text = std::str::from_utf8(reply).map_err(|error| error.to_string())?;
         let object_text = self.pointer.locate(text).and_then(|range| text.get(range));
         let object = object_text.ok_or_else(|| format!("there is nothing at `{}`", self.pointer))?;
-        let canonical = self.spelling.canonical(object).map_err(|error| match error {
+        let canonical = self.spelling.canonical_text(object).map_err(|error| match error {
             SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
         })?;
         Object::parse_unique(canonical.as_deref().unwrap_or(object)).map_err(|error| error.to_string())

@@ -171,18 +171,18 @@ impl Rejection {
 }
 
 /// Returns the rejection of a request that servers could read in several ways. `reason` says why they could.
-pub fn ambiguous(reason: &str) -> Rejection {
+pub fn ambiguous_rejection(reason: &str) -> Rejection {
     Rejection::new(RejectionKind::Ambiguous, format!("the request is ambiguous: {reason}"))
 }
 
 /// Returns a rejection if a header or query parameter names another method or path for the request, such as
 /// `X-HTTP-Method-Override: DELETE`.
-pub fn overridden(head: &Parts) -> Option<Rejection> {
+pub fn override_rejection(head: &Parts) -> Option<Rejection> {
     let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let header_pairs = head.headers.iter();
     let headers = header_pairs.map(|(name, value)| (name.as_str(), value.as_bytes()));
-    let name = path::overridden(head.method.as_str(), target, headers)?;
-    Some(ambiguous(&format!(
+    let name = path::find_override(head.method.as_str(), target, headers)?;
+    Some(ambiguous_rejection(&format!(
         "{name} names another method or path than the request's own; remove it"
     )))
 }

@@ -88,10 +88,10 @@ impl Dialect for KubernetesApi {
         }
     }
 
-    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
+    fn read_body(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
         let resource_target = inspection.detail.get::<ResourceTarget>();
         // `classify` has stored the target of the request in this inspection, so the target is never missing.
-        let target = resource_target.ok_or_else(|| unsettled("its target"))?;
+        let target = resource_target.ok_or_else(|| unknown_part_rejection("its target"))?;
         let query = head.uri.query().unwrap_or_default();
         let is_patch = head.method == Method::PATCH;
         if inspection.operation == Operation::Delete && target.name.is_none() {
@@ -104,29 +104,34 @@ impl Dialect for KubernetesApi {
         let mut stored = StoredState::default();
         if inspection.operation != Operation::Connect && head.method != Method::POST {
             let state = head.extensions.get::<StoredState>();
-            stored = state.cloned().ok_or_else(|| unsettled("the stored object"))?;
+            stored = state
+                .cloned()
+                .ok_or_else(|| unknown_part_rejection("the stored object"))?;
         }
         let (kind, object, options) = match inspection.operation {
             Operation::Connect => {
-                let (kind, options) = options::of_connection(target, head.uri.path(), query);
+                let (kind, options) = options::connect_options(target, head.uri.path(), query);
                 (kind, options, None)
             }
             Operation::Delete => {
                 let options = delete_options(head, body);
-                let stored_object = stored.object.as_ref().ok_or_else(|| unsettled("the stored object"))?;
+                let stored_object = stored
+                    .object
+                    .as_ref()
+                    .ok_or_else(|| unknown_part_rejection("the stored object"))?;
                 (kind_of(stored_object)?, None, options)
             }
             Operation::Create | Operation::Update => {
                 let object = match stored.patched_object.take() {
                     Some(patched) => patched,
-                    None if is_patch => return Err(unsettled("the result of the patch")),
-                    None => object_of(head, body)?,
+                    None if is_patch => return Err(unknown_part_rejection("the result of the patch")),
+                    None => read_object(head, body)?,
                 };
                 let kind = match inspection.operation {
                     Operation::Create => "CreateOptions",
                     _ => "UpdateOptions",
                 };
-                (kind_of(&object)?, Some(object), options::of_query(kind, query))
+                (kind_of(&object)?, Some(object), options::query_options(kind, query))
             }
         };
         let mut request = Request::new(inspection.operation, kind, target.resource.clone());
@@ -156,7 +161,7 @@ impl Dialect for KubernetesApi {
             },
             _ => BodyReading::Fixed {
                 request,
-                rejection: unchangeable(is_patch),
+                rejection: unchangeable_rejection(is_patch),
             },
         })
     }
@@ -169,7 +174,7 @@ impl Dialect for KubernetesApi {
     }
 }
 
-fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
+fn read_object(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     if !is_json(head) {
         let content_type = head.headers.get(CONTENT_TYPE);
         let media_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -185,7 +190,7 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
     // An object with a key such as `Kind` is refused. The API server ignores that key, because only `kind` is spelled
     // correctly, but a hook may read it.
-    match admittance_admission::EnforcedSpelling::kubernetes().canonical(object.text()) {
+    match admittance_admission::EnforcedSpelling::kubernetes().canonical_text(object.text()) {
         Ok(None) => Ok(object),
         Ok(Some(_)) => {
             let message = "a key of the object's identity is not spelled as documented";
@@ -227,12 +232,12 @@ fn is_json(head: &Parts) -> bool {
 /// Rejects a request because `missing_part`, such as the stored object, is not known. When its head was read, no
 /// chain applied, so the stored object was not fetched. A chain that does apply was added before the body was read. The
 /// client therefore has to send the request again.
-fn unsettled(missing_part: &str) -> Rejection {
+fn unknown_part_rejection(missing_part: &str) -> Rejection {
     let message = format!("chains inspect this request, and {missing_part} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)
 }
 
-fn unchangeable(is_patch: bool) -> Rejection {
+fn unchangeable_rejection(is_patch: bool) -> Rejection {
     let message = if is_patch {
         "a chain would change the result of this patch, which only an update can carry: send the whole object with \
          an update (PUT, `kubectl replace`)"

@@ -21,7 +21,7 @@ mod warning;
 
 pub use admittance_admission::{Pointer, PointerError, PointerPattern};
 pub use dialect::{BodyReading, Class, Dialect, Inspection, StoredQuery};
-pub use end_reason::{EndReason, Rejection, RejectionKind, ambiguous, json_reply, overridden};
+pub use end_reason::{EndReason, Rejection, RejectionKind, ambiguous_rejection, json_reply, override_rejection};
 pub use kubernetes::{ApiTarget, KubernetesApi, ResourceTarget, StoredState};
 pub use list::{
     InvalidItemPath, ItemObjectRequest, ItemPath, ItemRequest, ListError, ListPage, ListPages, ListRoute, NextToken,

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     BodyReading, Class, Dialect, Rejection,
-    template::{PathTemplate, encoded, is_segment, wrap_at},
+    template::{PathTemplate, encode_segment, is_segment, wrap_at},
 };
 
 /// Describes how to list the objects of a control plane, and which request would create each item of the list.
@@ -31,11 +31,11 @@ pub struct ListRoute {
 #[derive(Clone, Debug)]
 pub struct ListPages {
     /// The name of the query parameter that contains the token of the requested page.
-    pub query: String,
+    pub token_parameter: String,
     /// The part of a reply that has the token of the next page.
-    pub next: NextToken,
+    pub next_token: NextToken,
     /// The name of the query parameter for the number of items on a page; `None` if there is no such parameter.
-    pub size: Option<String>,
+    pub size_parameter: Option<String>,
 }
 
 /// The part of a reply that has the token of the next page. On the last page, the token is missing or empty.
@@ -109,7 +109,7 @@ pub struct ListPage {
     /// The items of the page as JSON text, exactly as received.
     pub items: Vec<Box<RawValue>>,
     /// The token of the next page; `None` if this page is the last.
-    pub next: Option<String>,
+    pub next_token: Option<String>,
 }
 
 impl ItemPath {
@@ -118,16 +118,16 @@ impl ItemPath {
     /// # Errors
     ///
     /// Returns an error if the item lacks a value for a placeholder.
-    pub fn of(&self, item: &str) -> Result<PathAndQuery, ListError> {
+    pub fn path_of_item(&self, item: &str) -> Result<PathAndQuery, ListError> {
         self.fill(|pointer| value_at(item, pointer).ok_or_else(|| ListError::NoValue(pointer.clone())))
     }
 
-    fn sample(&self) -> Result<PathAndQuery, ListError> {
+    fn sample_path(&self) -> Result<PathAndQuery, ListError> {
         self.fill(|_| Ok("x".to_owned()))
     }
 
     fn fill(&self, value: impl Fn(&Pointer) -> Result<String, ListError>) -> Result<PathAndQuery, ListError> {
-        let path = self.0.fill(|pointer| Ok(encoded(&value(pointer)?)))?;
+        let path = self.0.fill(|pointer| Ok(encode_segment(&value(pointer)?)))?;
         path.parse().map_err(|_| ListError::Path(path))
     }
 }
@@ -142,7 +142,7 @@ impl FromStr for ItemPath {
         };
         PathTemplate::parse(text, pointer)
             .map(Self)
-            .filter(|path| path.sample().is_ok())
+            .filter(|path| path.sample_path().is_ok())
             .ok_or_else(|| InvalidItemPath(text.to_owned()))
     }
 }
@@ -166,9 +166,9 @@ impl ListRoute {
     ///
     /// Returns the mistake in the configuration, as a sentence.
     pub fn check(&self, dialect: &dyn Dialect, headers: &HeaderMap) -> Result<(), String> {
-        let path = self.request.path.sample().map_err(|error| error.to_string())?;
+        let path = self.request.path.sample_path().map_err(|error| error.to_string())?;
         let request = format!("{} {path}", self.request.method);
-        match dialect.classify(&self.head(path, headers)) {
+        match dialect.classify(&self.request_head(path, headers)) {
             Class::Inspect(inspection) if matches!(inspection.operation, Operation::Create | Operation::Update) => {
                 Ok(())
             }
@@ -188,11 +188,11 @@ impl ListRoute {
             return path.to_string();
         };
         let mut query = form_urlencoded::Serializer::new(path.query().unwrap_or_default().to_owned());
-        if let Some(name) = &pages.size {
+        if let Some(name) = &pages.size_parameter {
             query.append_pair(name, &size.to_string());
         }
         if let Some(token) = token {
-            query.append_pair(&pages.query, token);
+            query.append_pair(&pages.token_parameter, token);
         }
         match query.finish().as_str() {
             "" => path.path().to_owned(),
@@ -205,7 +205,7 @@ impl ListRoute {
     /// # Errors
     ///
     /// Returns an error if the reply has no list at the configured path.
-    pub fn page(&self, headers: &HeaderMap, body: &str) -> Result<ListPage, ListError> {
+    pub fn read_page(&self, headers: &HeaderMap, body: &str) -> Result<ListPage, ListError> {
         let no_list = |reason: String| ListError::NoList {
             pointer: self.items.clone(),
             reason,
@@ -215,13 +215,13 @@ impl ListRoute {
         // Servers that are written in Go encode an empty list as null.
         let items: Option<Vec<Box<RawValue>>> =
             serde_json::from_str(list).map_err(|error| no_list(error.to_string()))?;
-        let next = self.pages.as_ref().and_then(|pages| match &pages.next {
+        let next = self.pages.as_ref().and_then(|pages| match &pages.next_token {
             NextToken::Header(name) => headers.get(name)?.to_str().ok().map(str::to_owned),
             NextToken::Pointer(pointer) => value_at(body, pointer),
         });
         Ok(ListPage {
             items: items.unwrap_or_default(),
-            next: next.filter(|token| !token.is_empty()),
+            next_token: next.filter(|token| !token.is_empty()),
         })
     }
 
@@ -230,7 +230,7 @@ impl ListRoute {
     /// # Errors
     ///
     /// Returns an error if the reply has no object at the configured path.
-    pub fn object<'b>(&self, body: &'b str) -> Result<&'b str, ListError> {
+    pub fn object_text<'b>(&self, body: &'b str) -> Result<&'b str, ListError> {
         let Some(ItemObjectRequest { pointer, .. }) = &self.object else {
             return Ok(body);
         };
@@ -245,7 +245,7 @@ impl ListRoute {
     /// # Errors
     ///
     /// Returns an error if the dialect cannot read the request.
-    pub fn request(
+    pub fn admission_request(
         &self,
         dialect: &dyn Dialect,
         headers: &HeaderMap,
@@ -253,21 +253,21 @@ impl ListRoute {
         object: &str,
     ) -> Result<Option<Box<Request>>, ListError> {
         let refused = |rejection: Rejection| ListError::Refused(rejection.to_string());
-        let head = self.head(self.request.path.of(item)?, headers);
+        let head = self.request_head(self.request.path.path_of_item(item)?, headers);
         let inspection = match dialect.classify(&head) {
             Class::Inspect(inspection) => inspection,
             Class::Pass => return Ok(None),
             Class::Refuse(rejection) => return Err(refused(rejection)),
         };
         let body = wrap_at(object, &self.request.pointer);
-        let reading = dialect.read(&head, &inspection, &Bytes::from(body));
+        let reading = dialect.read_body(&head, &inspection, &Bytes::from(body));
         match reading.map_err(refused)? {
             BodyReading::Nothing => Ok(None),
             BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. } => Ok(Some(request)),
         }
     }
 
-    fn head(&self, path: PathAndQuery, headers: &HeaderMap) -> Parts {
+    fn request_head(&self, path: PathAndQuery, headers: &HeaderMap) -> Parts {
         let mut head = http::Request::new(()).into_parts().0;
         head.method = self.request.method.clone();
         head.uri = path.into();

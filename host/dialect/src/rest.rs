@@ -18,10 +18,10 @@ use matchit::Router;
 use serde_json::json;
 
 pub use self::route::{KindSource, PatchType, RestConfig, RestRoute, StoredRoute, UnmatchedWrites, ValueSource};
-use self::{document::BodyDocument, matching::in_one_case, stored::StoredPath};
+use self::{document::BodyDocument, matching::template_in_one_case, stored::StoredPath};
 use crate::{
     BodyReading, Class, Dialect, EndReason, Inspection, Rejection, RejectionKind, StoredQuery, StoredState, json_reply,
-    overridden, template::wrap_at,
+    override_rejection, template::wrap_at,
 };
 
 /// The dialect of a JSON API whose requests are described by routes.
@@ -42,11 +42,11 @@ pub struct Rest {
 
 /// A mistake in a route of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("routes[{route}].{field}: {problem}")]
+#[error("routes[{route_index}].{field}: {problem}")]
 #[non_exhaustive]
 pub struct RouteError {
     /// The index of the route in the list of routes.
-    pub route: usize,
+    pub route_index: usize,
     /// The name of the field of the route that has the mistake.
     pub field: &'static str,
     /// The mistake in this field.
@@ -106,7 +106,7 @@ pub enum RouteProblem {
 /// A route, with data that is derived when the configuration is read.
 #[derive(Debug)]
 struct PreparedRoute {
-    route: RestRoute,
+    config: RestRoute,
     template: Router<()>,
     /// The path template in lower case, except for the names of its parameters. It shows whether a server that ignores
     /// case could match a path to this route.
@@ -144,7 +144,7 @@ impl Rest {
         if errors.is_empty() {
             Ok(Self {
                 routes,
-                unmatched_writes: config.unmatched,
+                unmatched_writes: config.unmatched_writes,
             })
         } else {
             Err(errors)
@@ -157,7 +157,7 @@ impl PreparedRoute {
         let mut errors = Vec::new();
         let mut add_error = |field, problem| {
             errors.push(RouteError {
-                route: index,
+                route_index: index,
                 field,
                 problem,
             });
@@ -165,7 +165,7 @@ impl PreparedRoute {
         if route.methods.is_empty() {
             add_error("method", RouteProblem::NoMethod);
         }
-        for (field, problem) in stored::mistakes(&route) {
+        for (field, problem) in stored::route_mistakes(&route) {
             add_error(field, problem);
         }
         let stored_path = StoredPath::new(&route).unwrap_or_else(|problem| {
@@ -176,7 +176,7 @@ impl PreparedRoute {
         let reason = if route.path.starts_with('/') {
             template
                 .insert(&route.path, ())
-                .and_then(|()| lenient_template.insert(in_one_case(&route.path), ()))
+                .and_then(|()| lenient_template.insert(template_in_one_case(&route.path), ()))
                 .err()
                 .map(|error| error.to_string())
         } else {
@@ -217,9 +217,9 @@ impl PreparedRoute {
             },
             identity,
             stored_path,
-            object_spelling: spelling.below(&route.object),
+            object_spelling: spelling.spelling_below(&route.object),
             spelling,
-            route,
+            config: route,
         })
     }
 }
@@ -254,59 +254,67 @@ impl Dialect for Rest {
     fn resources(&self) -> Option<Vec<ReachedResource>> {
         let resource = |prepared: &Arc<PreparedRoute>| ReachedResource {
             resource: prepared.resource.resource.clone(),
-            subresource: prepared.route.subresource.clone(),
+            subresource: prepared.config.subresource.clone(),
             kind: prepared.kind.as_deref().map(str::to_owned),
         };
         Some(self.routes.iter().map(resource).collect())
     }
 
     fn classify(&self, head: &Parts) -> Class {
-        let matched = match self.route(head) {
+        let matched = match self.match_route(head) {
             Ok(matched) => matched,
             Err(rejection) => return Class::Refuse(rejection),
         };
         let may_matter = || {
             matched.is_some() || self.unmatched_writes == UnmatchedWrites::Refuse || self.may_be_routed(head.uri.path())
         };
-        if let Some(rejection) = overridden(head)
+        if let Some(rejection) = override_rejection(head)
             && may_matter()
         {
             return Class::Refuse(rejection);
         }
         let Some(matched) = matched else {
-            return self.unmatched(head);
+            return self.classify_unmatched(head);
         };
-        let mut inspection = Inspection::new(matched.route.route.operation);
+        let mut inspection = Inspection::new(matched.route.config.operation);
         inspection.resource = Some(matched.route.resource.clone());
         inspection.kind = matched.route.kind.clone();
         inspection.detail.insert(matched);
         Class::Inspect(inspection)
     }
 
-    fn stored(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
+    fn stored_query(
+        &self,
+        head: &Parts,
+        inspection: &Inspection,
+        body: &Bytes,
+    ) -> Result<Option<StoredQuery>, Rejection> {
         let matched = inspection.detail.get::<MatchedRoute>();
         matched.map_or(Ok(None), |matched| matched.stored_query(head, body))
     }
 
-    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
+    fn read_body(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
         let Some(matched) = inspection.detail.get::<MatchedRoute>() else {
             return Ok(BodyReading::Nothing);
         };
-        if matched.is_applied(head) {
+        if matched.applies_patch(head) {
             return matched.read_patch(head, body);
         }
         let state = head.extensions.get::<StoredState>();
         let old_object = state.and_then(|stored| stored.object.clone());
-        let (mut request, canonical) = match matched.document(head, body)? {
+        let (mut request, canonical) = match matched.read_document(head, body)? {
             BodyDocument::Nothing => return Ok(BodyReading::Nothing),
             BodyDocument::Empty => {
                 let text = old_object
                     .as_ref()
-                    .map(|stored| wrap_at(stored.text(), &matched.route.route.object));
-                (matched.request(head, text.as_deref().unwrap_or_default(), None)?, None)
+                    .map(|stored| wrap_at(stored.text(), &matched.route.config.object));
+                (
+                    matched.build_request(head, text.as_deref().unwrap_or_default(), None)?,
+                    None,
+                )
             }
             BodyDocument::Whole { text, object } => {
-                let request = matched.request(head, &text, Some(object))?;
+                let request = matched.build_request(head, &text, Some(object))?;
                 let canonical = match text {
                     Cow::Owned(canonical) => Some(Bytes::from(canonical)),
                     Cow::Borrowed(_) => None,
@@ -321,7 +329,7 @@ impl Dialect for Rest {
         })
     }
 
-    fn write(
+    fn changed_body(
         &self,
         head: &Parts,
         inspection: &Inspection,
@@ -330,14 +338,14 @@ impl Dialect for Rest {
         patch: &Patch,
     ) -> Result<Bytes, Rejection> {
         let matched = inspection.detail.get::<MatchedRoute>();
-        if let Some(matched) = matched.filter(|matched| matched.is_applied(head)) {
-            return matched.write_patch(head, body, object, patch);
+        if let Some(matched) = matched.filter(|matched| matched.applies_patch(head)) {
+            return matched.changed_patch(head, body, object, patch);
         }
-        let pointer = matched.map(|matched| &matched.route.route.object);
+        let pointer = matched.map(|matched| &matched.route.config.object);
         let body = std::str::from_utf8(body).unwrap_or_default();
         let replaced_body = pointer.and_then(|pointer| replace_at(body, pointer, object));
         // `replaced_body` is `None` only if the request has no route; the text of the object is then the whole body. If
-        // there is a route, `read` has already found an object at this pointer, so replacing it succeeds.
+        // there is a route, `read_body` has already found an object at this pointer, so replacing it succeeds.
         Ok(replaced_body.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 

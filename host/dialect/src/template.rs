@@ -41,7 +41,7 @@ impl<P> PathTemplate<P> {
 /// Encodes everything but the unreserved characters of RFC 3986.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-pub(crate) fn encoded(value: &str) -> String {
+pub(crate) fn encode_segment(value: &str) -> String {
     utf8_percent_encode(value, UNRESERVED).to_string()
 }
 

@@ -26,10 +26,10 @@ use http::{HeaderName, Uri};
 
 pub(crate) use self::read::{
     SectionContext,
-    lists::checked_lists,
-    namespace,
+    lists::check_lists,
+    parse_namespace,
     upstream::{refuse_discovery, upstream_section},
-    zookeeper::path as node_path,
+    zookeeper::read_path as node_path,
 };
 use crate::{DefinitionLocation, FrontConfig, namespaces::NamespacesConfig};
 
@@ -67,7 +67,7 @@ pub struct Config {
     /// The Kubernetes cluster with the labels of namespaces, the objects for plugins, and the permissions of users.
     pub cluster: Option<ClusterConfig>,
     /// The `host:port` to connect to for each host name of a webhook.
-    pub resolve: Vec<(String, String)>,
+    pub webhook_addresses: Vec<(String, String)>,
     /// Whether webhooks are accepted whose CA has an RSA key of less than 2048 bits.
     pub accepts_short_keys: bool,
     pub decisions: DecisionsConfig,
@@ -103,14 +103,17 @@ impl Config {
     pub fn own_address_mistake(&self, file: &Path) -> Option<Mistake> {
         let listen = self.listen.address;
         let admin = self.admin.as_ref().map(AdminConfig::address);
-        let ports = [("listen", Some(listen)), ("admin", admin)];
-        let own_server = self.front.servers().iter().find_map(|server| {
-            let is_server = |(_, address): &&(_, Option<SocketAddr>)| {
+        let listeners = [("listen", Some(listen)), ("admin", admin)];
+        let own_server_and_section = self.front.servers().iter().find_map(|server| {
+            let is_address_of_server = |(_, address): &&(_, Option<SocketAddr>)| {
                 address.is_some_and(|socket_address| server.is_at(socket_address))
             };
-            ports.iter().find(is_server).map(|(port, _)| (server, port))
+            listeners
+                .iter()
+                .find(is_address_of_server)
+                .map(|(section, _)| (server, section))
         });
-        let (path, message) = match (admin, own_server) {
+        let (path, message) = match (admin, own_server_and_section) {
             (Some(admin), _) if is_same_listener(admin, listen) => {
                 ("admin.address", format!("{admin} is `listen.address` too"))
             }
@@ -128,21 +131,21 @@ impl Config {
     /// 1.1 and YAML 1.2 read differently.
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
-        let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
+        let server_tls = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
         let collector = self.tracing.iter().map(|tracing| &tracing.tls);
-        let clients = self.front.clients().into_iter().chain(collector);
-        ports
+        let client_tls = self.front.client_tls().into_iter().chain(collector);
+        server_tls
             .filter_map(ServerTls::warning)
-            .chain(clients.filter_map(ClientTls::warning))
+            .chain(client_tls.filter_map(ClientTls::warning))
             .chain(self.ambiguities.iter().map(Mistake::to_string))
             .collect()
     }
 }
 
 fn is_same_listener(one: SocketAddr, other: SocketAddr) -> bool {
-    let is_wide = one.ip().is_unspecified() || other.ip().is_unspecified();
-    let is_same = one.ip() == other.ip() || is_wide && one.is_ipv4() == other.is_ipv4();
-    is_same && one.port() == other.port() && one.port() != 0
+    let has_wildcard = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let has_same_ip = one.ip() == other.ip() || has_wildcard && one.is_ipv4() == other.is_ipv4();
+    has_same_ip && one.port() == other.port() && one.port() != 0
 }
 
 /// Whether the replicas of an installation start to use a change of the chains together, or each on its own.
@@ -200,14 +203,14 @@ pub struct HistoryConfig {
     /// The directory of the history. Default: the user's state directory.
     pub directory: Option<PathBuf>,
     /// The number of revisions that the history keeps. Default: 20.
-    pub keep: usize,
+    pub revisions_max: usize,
 }
 
 impl Default for HistoryConfig {
     fn default() -> Self {
         Self {
             directory: None,
-            keep: 20,
+            revisions_max: 20,
         }
     }
 }

@@ -59,12 +59,12 @@ pub struct Connections {
     /// The Kubernetes cluster that the host uses. The driver also forwards requests for custom resources to it.
     pub cluster: Option<Cluster>,
     /// The store of chains in the Kubernetes cluster; `None` if the host reads no chains there.
-    pub chains: Option<ChainStore>,
+    pub chain_store: Option<ChainStore>,
     /// The webhook configurations that the leader of the replicas writes; `None` if it writes none.
     pub webhooks: Option<Webhooks>,
     /// Whether the replicas start to use a change of the chains at the same time. If so, the host must be built with
     /// `go_live_on_request`.
-    pub together: bool,
+    pub goes_live_together: bool,
 }
 
 impl Connections {
@@ -72,10 +72,10 @@ impl Connections {
         let reads_chains = config.definitions.iter().any(|location| location.lease().is_some());
         Self {
             ensembles,
-            chains: cluster.as_ref().filter(|_| reads_chains).map(ChainStore::new),
+            chain_store: cluster.as_ref().filter(|_| reads_chains).map(ChainStore::new),
             cluster,
             webhooks: None,
-            together: config.goes_live_together(),
+            goes_live_together: config.goes_live_together(),
         }
     }
 }
@@ -120,15 +120,15 @@ impl Driver {
             lease,
             ..
         } = config;
-        let of_definitions = || {
+        let lease_of_definitions = || {
             definitions
                 .iter()
                 .find_map(|location| location.lease().map(str::to_owned))
         };
         // The Lease gets the name of the webhook configurations by default. Each installation names its webhook
         // configurations differently, so each installation has a Lease of its own.
-        let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
-        let configured_lease = lease.or_else(of_definitions).or_else(of_webhooks);
+        let lease_of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
+        let configured_lease = lease.or_else(lease_of_definitions).or_else(lease_of_webhooks);
         let lease = configured_lease.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());
         let audits = front
             .audit()
@@ -151,7 +151,7 @@ impl Driver {
             ports,
             connections: &connections,
             host: &host,
-            bodies: BodyLimits::new(limits.body, limits.body_timeout),
+            body_limits: BodyLimits::new(limits.body, limits.body_timeout),
         };
         let StartedFront {
             front,
@@ -166,7 +166,7 @@ impl Driver {
             front_end,
             sinks,
             registrar,
-            drivers: drivers.filter(|_| connections.together),
+            drivers: drivers.filter(|_| connections.goes_live_together),
             connections,
             host,
             limits,
@@ -180,7 +180,7 @@ impl Driver {
     }
 
     /// Serves connections on these threads instead of the runtime on which [`run`](Self::run) is called.
-    pub fn workers(self, workers: Workers) -> Self {
+    pub fn with_workers(self, workers: Workers) -> Self {
         Self {
             workers: Some(workers),
             ..self
@@ -203,7 +203,7 @@ impl Driver {
         let (leader, replicas) = leader_and_replicas(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
         let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
-        let observed = Arc::new(StatusSources {
+        let status_sources = Arc::new(StatusSources {
             host: self.host,
             front: front.clone(),
             address: port.address,
@@ -219,12 +219,12 @@ impl Driver {
             is_stopping: is_stopping.clone(),
         });
         let access = admin.as_ref().map(|admin| admin.access.clone());
-        let background = follow(&observed, access, self.namespaces, leader.as_deref());
+        let background_tasks = run_background_tasks(&status_sources, access, self.namespaces, leader.as_deref());
         // The admin port stops last, because it shows the progress of the shutdown.
         if let Some(admin) = &admin {
-            admin.start(observed.clone(), self.sinks.database());
+            admin.start(status_sources.clone(), self.sinks.database());
         }
-        let sinks = self.sinks.start(observed.host.decisions());
+        let sinks = self.sinks.start(status_sources.host.decisions());
         tracing::info!(
             address = %port.address,
             admin = admin.as_ref().map(|admin| tracing::field::display(admin.address())),
@@ -233,7 +233,7 @@ impl Driver {
         let stop = StopSignals::default();
         let bodies = admin
             .as_ref()
-            .map_or_else(|| self.limits.body_budget(), |admin| admin.bodies.clone());
+            .map_or_else(|| self.limits.body_budget(), |admin| admin.body_budget.clone());
         let serving = serve(
             front.clone(),
             FrontEndHandler {
@@ -241,17 +241,17 @@ impl Driver {
                 workers: self.workers,
                 stop: stop.clone(),
                 front_end: self.front_end,
-                in_flight: [self.limits.concurrency, self.limits.streams],
-                bodies,
+                in_flight_limits: [self.limits.concurrency, self.limits.streams],
+                body_budget: bodies,
                 is_stopping: is_stopping.clone(),
             },
         );
         tokio::pin!(serving);
         let shutdown_result = tokio::select! {
             () = &mut serving => ShutdownResult::Cleanly,
-            () = background => ShutdownResult::Cut,
-            () = shutdown.carry_out(&stop, &is_stopping, &observed.registrations, &self.limits) => {
-                stop.now.cancel();
+            () = background_tasks => ShutdownResult::Cut,
+            () = shutdown.carry_out(&stop, &is_stopping, &status_sources.registrations, &self.limits) => {
+                stop.immediate_token.cancel();
                 front.upstreams().iter().for_each(Upstream::stop_tunnels);
                 serving.await;
                 ShutdownResult::Cut
@@ -262,7 +262,7 @@ impl Driver {
         tokio::join!(resign, leave);
         sinks.finish().await;
         if let Some(admin) = admin {
-            admin.end().await;
+            admin.shut_down().await;
         }
         shutdown_result
     }
@@ -276,9 +276,9 @@ fn leader_and_replicas(
 ) -> (Option<Arc<Leader>>, Option<Arc<Replicas>>) {
     let Connections {
         cluster,
-        chains,
+        chain_store: chains,
         webhooks,
-        together,
+        goes_live_together: together,
         ..
     } = connections;
     let leader = cluster.as_ref().and_then(|cluster| {
@@ -299,48 +299,52 @@ fn leader_and_replicas(
     (leader.map(Arc::new), replicas.map(Arc::new))
 }
 
-async fn serve(front: Arc<dyn OpenedFront>, serving: FrontEndHandler) {
+async fn serve(front: Arc<dyn OpenedFront>, handler: FrontEndHandler) {
     // A tunnel, such as a WebSocket, runs on the same threads as the connection on which it was opened, but may live
     // longer than this connection. So the threads are kept until all tunnels have ended.
-    let (workers, stop) = (serving.workers.clone(), serving.stop.clone());
-    let stopping = async {
-        stop.graceful.cancelled().await;
+    let (workers, stop) = (handler.workers.clone(), handler.stop.clone());
+    let stop_front = async {
+        stop.graceful_token.cancelled().await;
         front.stop();
     };
-    tokio::join!(front.serve(serving), stopping);
-    front.tunnels_ended().await;
+    tokio::join!(front.serve(handler), stop_front);
+    front.wait_for_tunnels().await;
     drop(workers);
 }
 
 /// Does the driver's background work until the future is dropped.
-async fn follow(
-    observed: &StatusSources,
+async fn run_background_tasks(
+    status_sources: &StatusSources,
     access: Option<AdminAccess>,
     namespaces: Option<FileNamespaces>,
     leader: Option<&Leader>,
 ) {
     let access = OptionFuture::from(access.as_ref().map(AdminAccess::follow));
     let namespaces = OptionFuture::from(namespaces.map(FileNamespaces::follow));
-    let webhooks = OptionFuture::from(observed.webhooks.as_ref().map(Webhooks::follow));
-    let leader = OptionFuture::from(leader.map(|leader| leader.follow(&observed.host)));
+    let webhooks = OptionFuture::from(status_sources.webhooks.as_ref().map(Webhooks::follow));
+    let leader = OptionFuture::from(leader.map(|leader| leader.follow(&status_sources.host)));
     let replicas = async {
-        if let Some(replicas) = &observed.replicas {
-            let registered = observed.registrations.follow(replicas.readiness());
-            tokio::join!(replicas.follow(&observed.host), registered);
+        if let Some(replicas) = &status_sources.replicas {
+            let registrations = status_sources.registrations.follow(replicas.readiness());
+            tokio::join!(replicas.follow(&status_sources.host), registrations);
         }
     };
     let readiness = async {
-        if let Some(ready) = observed.front.becomes_ready().filter(|_| observed.replicas.is_none()) {
+        if let Some(ready) = status_sources
+            .front
+            .becomes_ready()
+            .filter(|_| status_sources.replicas.is_none())
+        {
             ready.await;
-            observed.registrations.follow(watch::channel(true).1).await;
+            status_sources.registrations.follow(watch::channel(true).1).await;
         }
     };
     tokio::join!(
-        observed.host.clone().follow(),
-        observed.front.follow(),
-        join_all(observed.tls.iter().flatten().map(ServerTls::keep_fresh)),
-        observed.registrations.update_metrics(),
-        observed.ensembles.update_metrics(),
+        status_sources.host.clone().follow(),
+        status_sources.front.follow(),
+        join_all(status_sources.tls.iter().flatten().map(ServerTls::keep_fresh)),
+        status_sources.registrations.update_metrics(),
+        status_sources.ensembles.update_metrics(),
         access,
         namespaces,
         webhooks,

@@ -28,7 +28,7 @@ use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 use http::{HeaderMap, Request, Response};
 
-pub(crate) use self::proxy::method;
+pub(crate) use self::proxy::parse_method;
 pub use self::{proxy::ProxyConfig, reviews::ReviewsConfig};
 use crate::{
     Connections, Error, Limits,
@@ -71,7 +71,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         HeaderMap::new()
     }
 
-    fn clients(&self) -> Vec<&ClientTls> {
+    fn client_tls(&self) -> Vec<&ClientTls> {
         self.upstream().map(|upstream| &upstream.tls).into_iter().collect()
     }
 
@@ -139,7 +139,7 @@ pub struct StartContext<'a> {
     pub ports: Ports,
     pub connections: &'a Connections,
     pub host: &'a Host,
-    pub bodies: BodyLimits,
+    pub body_limits: BodyLimits,
 }
 
 #[derive(Debug)]
@@ -150,7 +150,7 @@ pub struct StartedFront {
 }
 
 impl StartedFront {
-    fn unregistered(front: impl OpenedFront) -> Self {
+    fn without_registration(front: impl OpenedFront) -> Self {
         Self {
             front: Arc::new(front),
             registrar: None,
@@ -191,7 +191,7 @@ pub(crate) trait OpenedFront: Debug + Send + Sync + 'static {
     }
 
     /// Returns why the front end cannot answer requests yet; `None` if it can.
-    fn not_ready(&self) -> Option<&'static str> {
+    fn not_ready_reason(&self) -> Option<&'static str> {
         None
     }
 
@@ -213,9 +213,9 @@ pub(crate) trait OpenedFront: Debug + Send + Sync + 'static {
         .boxed()
     }
 
-    fn tunnels_ended(&self) -> BoxFuture<'_, ()> {
+    fn wait_for_tunnels(&self) -> BoxFuture<'_, ()> {
         async {
-            join_all(self.upstreams().iter().map(Upstream::tunnels_ended)).await;
+            join_all(self.upstreams().iter().map(Upstream::wait_until_tunnels_end)).await;
         }
         .boxed()
     }
@@ -227,7 +227,7 @@ pub(crate) trait OpenedFront: Debug + Send + Sync + 'static {
 pub(crate) trait FrontService: Clone + Debug + Send + Sync + 'static {
     fn answer(&self, request: Request<Body>) -> impl Future<Output = FrontReply> + Send;
 
-    fn reply(&self, path: &str, end: &EndReason<'_>) -> Response<Body>;
+    fn reply_to_ended(&self, path: &str, end: &EndReason<'_>) -> Response<Body>;
 }
 
 /// A reply to a client, with fields for the access log.
@@ -270,19 +270,19 @@ static FRONTS: [FrontRow; 4] = [bcs::ROW, proxy::ROW, reviews::ROW, gateway::ROW
 pub(crate) fn read(fields: &mut Fields<'_>, sections: SectionContext<'_>) -> Option<FrontSection> {
     let examples = enumerated(FRONTS.map(|row| format!("`{}`", row.example)), "or");
     let fix = format!("write one below `dialect`: {examples}");
-    let Some((row, node)) = fields.get_required("dialect", &fix, |node| choose(node, &examples)) else {
+    let Some((row, node)) = fields.get_required("dialect", &fix, |node| choose_front(node, &examples)) else {
         // The sections `registration` and `upstream` depend on the dialect, which is invalid here. They are read
         // nevertheless, so that the mistakes in them are reported too.
-        fields.get_optional("registration", |node| bcs::registration(node, None, sections));
+        fields.get_optional("registration", |node| bcs::read_registration(node, None, sections));
         upstream_section(fields, sections);
         return None;
     };
     (row.read)(&node, fields, sections)
 }
 
-fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Node<'a>)> {
+fn choose_front<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Node<'a>)> {
     let mut fields = node.object()?;
-    let present = fields.present(&FRONTS.map(|row| row.key));
+    let present = fields.present_fields(&FRONTS.map(|row| row.key));
     match present.as_slice() {
         [(key, node)] => {
             let row = FRONTS.iter().find(|row| row.key == *key)?;

@@ -45,20 +45,20 @@ pub(crate) struct FrontEndHandler {
     pub(crate) stop: StopSignals,
     pub(crate) front_end: FrontEnd,
     /// The maximum number of requests in flight, and after it the maximum number of open streams.
-    pub(crate) in_flight: [usize; 2],
-    pub(crate) bodies: BodyBudget,
+    pub(crate) in_flight_limits: [usize; 2],
+    pub(crate) body_budget: BodyBudget,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
 impl FrontEndHandler {
     pub(crate) async fn run<S: FrontService>(self, front: S) {
-        let [requests, streams] = self.in_flight.map(FairLimit::new);
+        let [requests, streams] = self.in_flight_limits.map(FairLimit::new);
         let handler = FrontHandler(Arc::new(FrontState {
             front,
             front_end: Arc::new(self.front_end),
-            requests,
-            streams,
-            bodies: self.bodies,
+            request_limit: requests,
+            stream_limit: streams,
+            body_budget: self.body_budget,
             is_stopping: self.is_stopping,
             metrics: FrontMetrics::new(),
         }));
@@ -79,9 +79,9 @@ impl<S> Clone for FrontHandler<S> {
 struct FrontState<S> {
     front: S,
     front_end: Arc<FrontEnd>,
-    requests: FairLimit,
-    streams: FairLimit,
-    bodies: BodyBudget,
+    request_limit: FairLimit,
+    stream_limit: FairLimit,
+    body_budget: BodyBudget,
     is_stopping: Arc<AtomicBool>,
     metrics: FrontMetrics,
 }
@@ -94,7 +94,7 @@ struct FrontMetrics {
     streams_open: Gauge,
     durations: Histogram,
     /// The counters of successful replies, in the order of [`PASSAGES`].
-    successes: [OnceLock<Counter>; PASSAGES.len()],
+    success_counters: [OnceLock<Counter>; PASSAGES.len()],
 }
 
 const PASSAGES: [Passage; 3] = [Passage::Untouched, Passage::Allowed, Passage::Changed];
@@ -105,13 +105,13 @@ impl FrontMetrics {
             requests_in_flight: gauge!(metric_names::IN_FLIGHT),
             streams_open: gauge!(metric_names::STREAMS),
             durations: histogram!(metric_names::REQUEST_DURATION),
-            successes: Default::default(),
+            success_counters: Default::default(),
         }
     }
 
-    fn count(&self, status: StatusCode, passage: &'static str) {
+    fn count_request(&self, status: StatusCode, passage: &'static str) {
         let counter = || counter!(metric_names::REQUESTS, "status" => status_class(status), "passage" => passage);
-        let counters = PASSAGES.iter().zip(&self.successes);
+        let counters = PASSAGES.iter().zip(&self.success_counters);
         let mut successes = counters.filter(|_| status_class(status) == "2xx");
         match successes.find(|(counted_passage, _)| counted_passage.as_str() == passage) {
             Some((_, success)) => success.get_or_init(counter).increment(1),
@@ -158,9 +158,9 @@ impl RequestClass {
 }
 
 impl<S: FrontService> FrontState<S> {
-    fn end(&self, path: &str, end: &EndReason<'_>) -> FrontReply {
+    fn ended_front_reply(&self, path: &str, end: &EndReason<'_>) -> FrontReply {
         FrontReply {
-            response: self.front.reply(path, end),
+            response: self.front.reply_to_ended(path, end),
             passage: Some(Passage::Ended(end.as_str())),
             recipient: None,
         }
@@ -170,23 +170,23 @@ impl<S: FrontService> FrontState<S> {
         &self,
         path: &str,
         mut request: Request<Body>,
-        kind: RequestClass,
-        in_flight: InFlightRequest,
+        class: RequestClass,
+        in_flight_request: InFlightRequest,
         transfer: &BodyTransfer,
     ) -> FrontReply {
-        let in_flight = Arc::new(in_flight);
-        if kind == RequestClass::Stream {
-            transfer.set_stream();
+        let in_flight = Arc::new(in_flight_request);
+        if class == RequestClass::Stream {
+            transfer.mark_as_stream();
             request.extensions_mut().insert(TunnelGuard {
                 permit: in_flight.clone(),
-                connection_ended: transfer.connection_ended(),
+                connection_end_token: transfer.connection_end_token(),
             });
         }
         request.extensions_mut().insert(self.front_end.clone());
-        request.extensions_mut().insert(self.bodies.clone());
+        request.extensions_mut().insert(self.body_budget.clone());
         let stall = tokio::select! {
             biased;
-            stall = transfer.until_stalled() => stall,
+            stall = transfer.wait_until_stalled() => stall,
             mut answer = self.front.answer(request) => match transfer.stall() {
                 None => {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
@@ -198,10 +198,10 @@ impl<S: FrontService> FrontState<S> {
             }
         };
         match stall {
-            Stall::UpstreamIdle(limit) => self.end(path, &EndReason::UpstreamTimeout { limit }),
+            Stall::UpstreamIdle(limit) => self.ended_front_reply(path, &EndReason::UpstreamTimeout { limit }),
             Stall::ClientIdle(_) | Stall::ClientSlow(_) => {
                 let reason = &stall.to_string();
-                self.end(path, &EndReason::BodyStalled { reason })
+                self.ended_front_reply(path, &EndReason::BodyStalled { reason })
             }
         }
     }
@@ -218,15 +218,15 @@ impl<S: FrontService> RequestHandler for FrontHandler<S> {
     ) -> Response<Body> {
         let started = Instant::now();
         let front = &*self.0;
-        let (span, trace) = trace::begin(&mut request, &client);
+        let (span, trace) = trace::begin_span(&mut request, &client);
         let method = request.method().clone();
         let uri = request.uri().clone();
         let path = uri.path();
         let is_http_1 = request.version() < Version::HTTP_2;
         let kind = RequestClass::from_request(&request);
         let limit = match kind {
-            RequestClass::Request => &front.requests,
-            RequestClass::Stream => &front.streams,
+            RequestClass::Request => &front.request_limit,
+            RequestClass::Stream => &front.stream_limit,
         };
         let FrontReply {
             mut response,
@@ -245,7 +245,7 @@ impl<S: FrontService> RequestHandler for FrontHandler<S> {
             None => {
                 counter!(metric_names::SHED).increment(1);
                 let (retry_after, reason) = (RETRY_AFTER, TOO_MANY_REQUESTS);
-                front.end(path, &EndReason::Overloaded { retry_after, reason })
+                front.ended_front_reply(path, &EndReason::Overloaded { retry_after, reason })
             }
         };
         if is_http_1 && front.is_stopping.load(Ordering::Relaxed) {
@@ -276,8 +276,8 @@ impl<S: FrontService> RequestHandler for FrontHandler<S> {
             duration_ms = duration.as_nanos() as f64 / 1e6,
             "{method} {path} {}", status.as_u16(),
         );
-        trace::end(&span, uid, status, passage);
-        front.metrics.count(status, passage);
+        trace::end_span(&span, uid, status, passage);
+        front.metrics.count_request(status, passage);
         front.metrics.durations.record(duration);
         response
     }

@@ -22,14 +22,14 @@ use tokio::{
 use crate::config::{Config, ListConfig};
 
 /// The maximum size of the upstream's reply to a request for a list or an object, in bytes.
-const LIMIT: usize = 64 << 20;
+const BODY_LIMIT: usize = 64 << 20;
 const HEADER_LIMIT: u64 = 64 << 10;
 /// The number of listed objects that are fetched concurrently.
-const CONCURRENT: usize = 16;
+const CONCURRENT_REQUESTS: usize = 16;
 /// The maximum number of requests that [`UpstreamLists::read`] passes to its callback at once.
-const AT_ONCE: usize = 64;
+const BATCH_SIZE: usize = 64;
 /// The number of bytes of an error reply that are quoted in messages.
-const EXCERPT: usize = 300;
+const EXCERPT_LENGTH: usize = 300;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ListsError {
@@ -47,7 +47,7 @@ enum ListReadError {
     NotSent(#[from] UpstreamError),
     #[error("the upstream answered {status}: {text}")]
     Status { status: StatusCode, text: String },
-    #[error("the reply broke off, or is larger than {} MiB; `pages.size` makes it smaller: {reason}", LIMIT >> 20)]
+    #[error("the reply broke off, or is larger than {} MiB; `pages.size` makes it smaller: {reason}", BODY_LIMIT >> 20)]
     Incomplete { reason: String },
     #[error("the reply did not arrive in time")]
     Late,
@@ -92,12 +92,12 @@ struct UnreadableItems {
 
 impl UpstreamLists {
     /// Opens the lists of objects that are configured under `lists`; returns `None` if there are none. Each request
-    /// asks for `page` items, and at most `per_second` requests are sent in a second.
+    /// asks for `page` items, and at most `requests_per_second` requests are sent in a second.
     pub fn open(
         config: &Config,
         ensembles: &Ensembles,
         page: u32,
-        per_second: u32,
+        requests_per_second: u32,
     ) -> Result<Option<Self>, ListsError> {
         let (Some(dialect), Some(settings)) = (config.front.dialect(), config.front.upstream()) else {
             return Ok(None);
@@ -123,7 +123,7 @@ impl UpstreamLists {
             let route = list.route.clone();
             Ok::<_, ListsError>(OpenedList { route, headers })
         };
-        let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1));
+        let mut pace = tokio::time::interval(Duration::from_secs(1) / requests_per_second.max(1));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Some(Self {
             upstream,
@@ -135,8 +135,8 @@ impl UpstreamLists {
         }))
     }
 
-    /// Reads all lists. The requests that would create the listed objects are passed to `take` in groups. Returns the
-    /// lists that could not be read completely.
+    /// Reads all lists. The requests that would create the listed objects are passed to `handle_batch` in groups.
+    /// Returns the lists that could not be read completely.
     pub async fn read(&self, mut take: impl AsyncFnMut(Vec<Request>)) -> Vec<IncompleteList> {
         let mut unread = Vec::new();
         for list in &self.lists {
@@ -161,32 +161,32 @@ impl UpstreamLists {
         &self,
         list: &OpenedList,
         path: &PathAndQuery,
-        unreadable: &mut UnreadableItems,
-        take: &mut impl AsyncFnMut(Vec<Request>),
+        unreadable_items: &mut UnreadableItems,
+        handle_batch: &mut impl AsyncFnMut(Vec<Request>),
     ) -> Result<(), ListReadError> {
         let mut token: Option<String> = None;
         loop {
             let target = list.route.page_path(path, self.page, token.as_deref());
-            let (headers, body) = self.get(list, &target).await?;
-            let page = list.route.page(&headers, &body)?;
+            let (headers, body) = self.fetch(list, &target).await?;
+            let page = list.route.read_page(&headers, &body)?;
             // The items of the page are copies, so the body's memory can be freed.
             drop(body);
             let reading = stream::iter(&page.items).map(|item| self.request(list, item.get()));
-            let mut requests = reading.buffer_unordered(CONCURRENT).chunks(AT_ONCE);
+            let mut requests = reading.buffer_unordered(CONCURRENT_REQUESTS).chunks(BATCH_SIZE);
             while let Some(chunk) = requests.next().await {
                 let mut batch = Vec::new();
                 for request in chunk {
                     match request {
                         Ok(request) => batch.extend(request.map(|request| *request)),
                         Err(error) => {
-                            unreadable.count += 1;
-                            unreadable.reason = error.to_string();
+                            unreadable_items.count += 1;
+                            unreadable_items.reason = error.to_string();
                         }
                     }
                 }
-                take(batch).await;
+                handle_batch(batch).await;
             }
-            match page.next {
+            match page.next_token {
                 None => return Ok(()),
                 next if next == token => return Err(ListReadError::Repeated),
                 next => token = next,
@@ -197,26 +197,26 @@ impl UpstreamLists {
     async fn request(&self, list: &OpenedList, item: &str) -> Result<Option<Box<Request>>, ListReadError> {
         let OpenedList { route, headers } = list;
         let Some(object) = &route.object else {
-            return Ok(route.request(&*self.dialect, headers, item, item)?);
+            return Ok(route.admission_request(&*self.dialect, headers, item, item)?);
         };
-        let body = match self.get(list, object.path.of(item)?.as_str()).await {
+        let body = match self.fetch(list, object.path.path_of_item(item)?.as_str()).await {
             Err(ListReadError::Status {
                 status: StatusCode::NOT_FOUND,
                 ..
             }) => return Ok(None),
             got => got?.1,
         };
-        Ok(route.request(&*self.dialect, headers, item, route.object(&body)?)?)
+        Ok(route.admission_request(&*self.dialect, headers, item, route.object_text(&body)?)?)
     }
 
-    async fn get(&self, list: &OpenedList, target: &str) -> Result<(HeaderMap, String), ListReadError> {
+    async fn fetch(&self, list: &OpenedList, target: &str) -> Result<(HeaderMap, String), ListReadError> {
         self.pace.lock().await.tick().await;
         let target: PathAndQuery = target.parse().map_err(|_| ListError::Path(target.to_owned()))?;
         let mut request = http::Request::new(Body::empty());
         *request.uri_mut() = target.into();
         *request.headers_mut() = list.headers.clone();
         let (head, body) = self.upstream.upstream.send(request).await?.into_parts();
-        let body = timeout(self.timeout, Limited::new(body, LIMIT).collect())
+        let body = timeout(self.timeout, Limited::new(body, BODY_LIMIT).collect())
             .await
             .map_err(|_| ListReadError::Late)?
             .map_err(|error| ListReadError::Incomplete {
@@ -226,7 +226,7 @@ impl UpstreamLists {
         if !head.status.is_success() {
             return Err(ListReadError::Status {
                 status: head.status,
-                text: shortened(&text, EXCERPT).into_owned(),
+                text: shortened(&text, EXCERPT_LENGTH).into_owned(),
             });
         }
         Ok((head.headers, text))

@@ -45,7 +45,7 @@ pub trait DefinitionLocation: Any + Debug + Send + Sync {
 
     /// Returns the modules, webhooks and grants that the chains of single namespaces in this location may use. `None`
     /// if the location has no such chains.
-    fn namespaced(&self) -> Option<&NamespacedChains> {
+    fn namespaced_chains(&self) -> Option<&NamespacedChains> {
         None
     }
 
@@ -76,7 +76,7 @@ pub fn with_definitions(
         if let Some(path) = location.path() {
             builder = builder.definitions(path);
         }
-        if let Some(namespaced) = location.namespaced() {
+        if let Some(namespaced) = location.namespaced_chains() {
             builder = builder.namespaced_chains(namespaced.clone());
         }
         builder = builder.definition_stores(location.stores(connections)?);
@@ -92,7 +92,10 @@ struct LocationRow {
 
 static LOCATIONS: [LocationRow; 3] = [kubernetes::ROW, zookeeper::ROW, custom_resources::ROW];
 
-pub(crate) fn read(node: &Node<'_>, sections: SectionContext<'_>) -> Option<Vec<Arc<dyn DefinitionLocation>>> {
+pub(crate) fn read_locations(
+    node: &Node<'_>,
+    sections: SectionContext<'_>,
+) -> Option<Vec<Arc<dyn DefinitionLocation>>> {
     let mut locations: Vec<Arc<dyn DefinitionLocation>> = Vec::new();
     for entry in &node.list()? {
         let Some(location) = read_location(entry, sections) else {
@@ -100,7 +103,7 @@ pub(crate) fn read(node: &Node<'_>, sections: SectionContext<'_>) -> Option<Vec<
         };
         // A store must be listed only once, because each entry of the list would load all of its definitions.
         if location.path().is_none() && locations.iter().any(|other| other.name() == location.name()) {
-            entry.wrong("this store is listed twice", "remove it");
+            entry.add_mistake("this store is listed twice", "remove it");
         }
         locations.push(location);
     }
@@ -109,10 +112,10 @@ pub(crate) fn read(node: &Node<'_>, sections: SectionContext<'_>) -> Option<Vec<
 
 fn read_location(node: &Node<'_>, sections: SectionContext<'_>) -> Option<Arc<dyn DefinitionLocation>> {
     if !node.json().is_object() {
-        return Some(Arc::new(DefinitionFiles(node.file()?)));
+        return Some(Arc::new(DefinitionFiles(node.file_path()?)));
     }
     let mut fields = node.object()?;
-    let present = fields.present(&LOCATIONS.map(|row| row.key));
+    let present = fields.present_fields(&LOCATIONS.map(|row| row.key));
     let [(key, node)] = present.as_slice() else {
         let keys = enumerated(LOCATIONS.map(|row| format!("`{}: {{}}`", row.key)), "or");
         let fix = format!("write a path, {keys}");

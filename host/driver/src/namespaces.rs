@@ -33,7 +33,7 @@ pub struct FileNamespaces(FileValue<StaticNamespaces>);
 impl FileNamespaces {
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         let path = path.to_owned();
-        FileValue::load([path.clone()], move || read(&path)).map(Self)
+        FileValue::load([path.clone()], move || read_namespaces(&path)).map(Self)
     }
 
     /// Reloads the file of namespaces when it changes, unless the new content is invalid. Never completes.
@@ -54,7 +54,7 @@ impl NamespaceSource for FileNamespaces {
     }
 }
 
-fn read(path: &Path) -> Result<StaticNamespaces, Mistakes> {
+fn read_namespaces(path: &Path) -> Result<StaticNamespaces, Mistakes> {
     let mut mistakes = Mistakes::new();
     let mut namespaces = Vec::new();
     for document in document::read_file(path, &mut mistakes) {
@@ -66,7 +66,7 @@ fn read(path: &Path) -> Result<StaticNamespaces, Mistakes> {
 fn collect_namespaces(node: &Node<'_>, namespaces: &mut Vec<(String, Labels)>) {
     match node.json().get("kind").and_then(|kind| kind.as_str()) {
         None => namespaces.extend(read_namespace_map(node).unwrap_or_default()),
-        Some("Namespace") => namespaces.extend(namespace(node)),
+        Some("Namespace") => namespaces.extend(read_namespace(node)),
         Some("List" | "NamespaceList") => {
             let items = node.object().and_then(|fields| {
                 fields
@@ -79,7 +79,7 @@ fn collect_namespaces(node: &Node<'_>, namespaces: &mut Vec<(String, Labels)>) {
         }
         Some(kind) => {
             let fix = "write Namespaces, a List of them, or `name: { label: value }`";
-            node.wrong(format!("{kind:?} is not a Namespace"), fix);
+            node.add_mistake(format!("{kind:?} is not a Namespace"), fix);
         }
     }
 }
@@ -91,7 +91,7 @@ pub(crate) fn read_namespace_map(node: &Node<'_>) -> Option<Vec<(String, Labels)
         .collect()
 }
 
-fn namespace(node: &Node<'_>) -> Option<(String, Labels)> {
+fn read_namespace(node: &Node<'_>) -> Option<(String, Labels)> {
     let fix = "name the namespace";
     let mut fields = node.object()?.ignoring_others();
     let mut metadata = fields.get_required("metadata", fix, Node::object)?.ignoring_others();
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+    fn write_namespaces(text: &str) -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("namespaces.yaml");
         std::fs::write(&path, text).unwrap();
@@ -121,7 +121,7 @@ mod tests {
             "apiVersion: v1\nkind: List\nmetadata: { resourceVersion: \"\" }\nitems:\n\
              - { kind: Namespace, metadata: { name: prod, labels: { team: a } }, status: { phase: Active } }\n",
         ] {
-            let (_directory, path) = file(text);
+            let (_directory, path) = write_namespaces(text);
             let namespaces = FileNamespaces::read(&path).unwrap();
             let labels = namespaces.labels("prod").await.unwrap();
             assert_eq!(labels.get("team").map(String::as_str), Some("a"), "{text}");
@@ -138,7 +138,7 @@ mod tests {
             ("kind: Namespace\nmetadata: {}\n", "metadata.name: missing"),
             ("kind: List\n", "items: missing"),
         ] {
-            let (_directory, path) = file(text);
+            let (_directory, path) = write_namespaces(text);
             let mistakes = FileNamespaces::read(&path).unwrap_err().to_string();
             assert!(mistakes.contains(expected), "{text}: {mistakes}");
         }
@@ -146,7 +146,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_changed_namespaces_file_is_reloaded_unless_it_is_invalid() {
-        let (_directory, path) = file("prod: { team: a }\n");
+        let (_directory, path) = write_namespaces("prod: { team: a }\n");
         let namespaces = FileNamespaces::read(&path).unwrap();
         let follow = tokio::spawn(namespaces.clone().follow());
         let team = async |team: &str| {

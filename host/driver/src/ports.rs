@@ -82,13 +82,13 @@ pub fn bind_advice(error: &io::Error) -> &'static str {
 
 fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> ConnectionLimits {
     ConnectionLimits {
-        connections: limits.connections.unwrap_or_else(default_connections),
+        max_connections: limits.connections.unwrap_or_else(default_connections),
         header_timeout: limits.header_timeout,
         transfer: TransferLimits {
-            client: limits.idle_timeout,
+            client_timeout: limits.idle_timeout,
             minimum_rate: limits.minimum_rate,
-            upstream: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
-            stream: limits.stream_idle_timeout,
+            upstream_timeout: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
+            stream_timeout: limits.stream_idle_timeout,
         },
     }
 }
@@ -101,7 +101,7 @@ pub struct AdminPort {
     pub(crate) tls: Option<ServerTls>,
     pub(crate) access: AdminAccess,
     /// The memory limit of requests' bodies, which all ports share.
-    pub(crate) bodies: BodyBudget,
+    pub(crate) body_budget: BodyBudget,
     metrics: RenderMetrics,
     service: AdminService,
     /// The thread that serves the admin port's connections and answers probes.
@@ -118,7 +118,7 @@ impl AdminPort {
         };
         let tls = admin.tls().map(|tls| tls.server.clone());
         let limits = ConnectionLimits {
-            connections: ADMIN_CONNECTIONS,
+            max_connections: ADMIN_CONNECTIONS,
             ..connection_limits(&config.limits, None)
         };
         let OpenPort { listener, address, tls } = OpenPort::bind("admin.address", admin.address(), tls, limits).await?;
@@ -131,7 +131,7 @@ impl AdminPort {
             address,
             tls,
             access: AdminAccess::new(admin),
-            bodies,
+            body_budget: bodies,
             metrics,
             server: thread.runtime().spawn(serving),
             _thread: thread,
@@ -164,7 +164,7 @@ impl AdminPort {
                 let health = health.front.health(health.address.ip());
                 health.map(IntoResponse::into_response)
             }),
-            not_ready: Box::new(move || not_ready.not_ready()),
+            not_ready: Box::new(move || not_ready.not_ready_reason()),
             overview: Box::new(move || overview.status().overview()),
             status: Box::new(move || serde_json::to_value(observed.status())),
         };
@@ -172,14 +172,14 @@ impl AdminPort {
             .start::<DriverStatus, HealthInfo>(self.access.clone(), sources, fronts::admin_routes());
     }
 
-    pub(crate) async fn end(mut self) {
-        self.stop.graceful.cancel();
+    pub(crate) async fn shut_down(mut self) {
+        self.stop.graceful_token.cancel();
         if tokio::time::timeout(ADMIN_SHUTDOWN_TIMEOUT, &mut self.server)
             .await
             .is_err()
         {
             tracing::debug!("aborting a connection to the admin port");
-            self.stop.now.cancel();
+            self.stop.immediate_token.cancel();
             let _ = self.server.await;
         }
     }

@@ -12,7 +12,7 @@ use crate::Limits;
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     graceful: CancellationToken,
-    now: CancellationToken,
+    immediate: CancellationToken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Shutdown {
     /// Asks the driver to stop. The first call lets requests in flight finish, and the second aborts them.
     pub fn signal(&self) {
         if self.graceful.is_cancelled() {
-            self.now.cancel();
+            self.immediate.cancel();
         } else {
             self.graceful.cancel();
         }
@@ -43,21 +43,21 @@ impl Shutdown {
         let (delay, timeout) = (limits.shutdown_delay, limits.shutdown_timeout);
         self.graceful.cancelled().await;
         is_stopping.store(true, Ordering::Relaxed);
-        self.until_second_signal(registrations.withdraw()).await;
+        self.run_until_second_signal(registrations.withdraw()).await;
         if !delay.is_zero() {
             tracing::info!(?delay, "stopping: connections are still accepted for a while");
-            self.until_second_signal(tokio::time::sleep(delay)).await;
+            self.run_until_second_signal(tokio::time::sleep(delay)).await;
         }
         tracing::info!(?timeout, "stopping: requests in flight are finished first");
-        stop.graceful.cancel();
-        match self.until_second_signal(tokio::time::sleep(timeout)).await {
+        stop.graceful_token.cancel();
+        match self.run_until_second_signal(tokio::time::sleep(timeout)).await {
             None => tracing::warn!("second stop signal: aborting requests in flight"),
             Some(()) => tracing::warn!(?timeout, "requests in flight took too long: aborting them"),
         }
     }
 
     /// Waits for `work`; returns `None` if the second stop signal comes first.
-    async fn until_second_signal(&self, work: impl Future<Output = ()>) -> Option<()> {
-        self.now.run_until_cancelled(work).await
+    async fn run_until_second_signal(&self, work: impl Future<Output = ()>) -> Option<()> {
+        self.immediate.run_until_cancelled(work).await
     }
 }

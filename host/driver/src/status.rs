@@ -96,12 +96,12 @@ pub(crate) struct StatusSources {
 }
 
 impl StatusSources {
-    pub(crate) fn not_ready(&self) -> Option<&'static str> {
+    pub(crate) fn not_ready_reason(&self) -> Option<&'static str> {
         let replicas = self.replicas.as_deref();
         if replicas.is_some_and(|replicas| !replicas.is_ready(&self.host)) {
             return Some("the replicas serve another table");
         }
-        self.front.not_ready()
+        self.front.not_ready_reason()
     }
 
     pub(crate) fn status(&self) -> DriverStatus {
@@ -132,7 +132,7 @@ impl StatusSources {
             replicas: self.replicas.as_deref().map(Replicas::status),
             certificates: own_certificates
                 .chain(self.front.tls_status())
-                .map(certificate)
+                .map(certificate_status)
                 .collect(),
         };
         self.front.report(&mut status);
@@ -142,13 +142,13 @@ impl StatusSources {
 
 impl DriverStatus {
     /// Describes each server, session and certificate that the driver depends on, in groups for the health page.
-    pub fn dependencies(&self, now: Moment) -> Vec<HealthPanel> {
-        panels::dependencies(self, now)
+    pub fn dependency_panels(&self, now: Moment) -> Vec<HealthPanel> {
+        panels::dependency_panels(self, now)
     }
 
     pub(crate) fn overview(self) -> Overview {
         let mut panels = panels::own_panels(&self);
-        panels.extend(self.dependencies(Moment::now()));
+        panels.extend(self.dependency_panels(Moment::now()));
         Overview {
             stopping: self.stopping,
             waiting: self.replicas.map(|replicas| replicas.waiting).unwrap_or_default(),
@@ -159,7 +159,7 @@ impl DriverStatus {
     }
 }
 
-fn certificate(status: tls::CertificateState) -> CertificateStatus {
+fn certificate_status(status: tls::CertificateState) -> CertificateStatus {
     CertificateStatus {
         certificate: status.certificate.to_owned(),
         not_after: status.not_after.map(Moment),

@@ -6,7 +6,7 @@ use admittance::trace_context;
 use admittance_admission::TraceContext;
 use admittance_net::{
     listener::ConnectedClient,
-    trace::{SPANS, inject},
+    trace::{SPANS, inject_context},
 };
 use http::{Method, Request, StatusCode};
 use opentelemetry::{
@@ -22,14 +22,14 @@ pub use self::export::{Traces, TracesError};
 const PATH_LIMIT: usize = 1024;
 
 /// Begins the span of a request, and writes it to the request's headers.
-pub(crate) fn begin<B>(request: &mut Request<B>, client: &ConnectedClient) -> (Span, Option<TraceContext>) {
+pub(crate) fn begin_span<B>(request: &mut Request<B>, client: &ConnectedClient) -> (Span, Option<TraceContext>) {
     let incoming_context = trace_context(request.headers_mut());
     let path = request.uri().path();
     let span = debug_span!(
         target: SPANS,
         parent: None,
         "request",
-        otel.name = name(request.method()),
+        otel.name = span_name(request.method()),
         otel.kind = "server",
         otel.status_code = Empty,
         http.request.method = request.method().as_str(),
@@ -45,13 +45,13 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &ConnectedClient) -> (S
     if let Some(parent_context) = incoming_context {
         // This fails if the span is handled by another `tracing` subscriber than the one that this program installs.
         // Then the span has no ids, and the error is ignored.
-        let _ = span.set_parent(Context::new().with_remote_span_context(remote(&parent_context)));
+        let _ = span.set_parent(Context::new().with_remote_span_context(remote_span_context(&parent_context)));
     }
-    inject(&span, request.headers_mut());
+    inject_context(&span, request.headers_mut());
     (span, trace_context(request.headers_mut()))
 }
 
-pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
+pub(crate) fn end_span(span: &Span, uid: &str, status: StatusCode, passage: &str) {
     span.record("admittance.uid", uid);
     span.record("admittance.passage", passage);
     span.record("http.response.status_code", status.as_u16());
@@ -61,7 +61,7 @@ pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
 }
 
 /// Returns the name of a request's span. Unknown methods share a name, because clients can invent any number of them.
-fn name(method: &Method) -> &'static str {
+fn span_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",
@@ -74,7 +74,7 @@ fn name(method: &Method) -> &'static str {
     }
 }
 
-fn remote(context: &TraceContext) -> SpanContext {
+fn remote_span_context(context: &TraceContext) -> SpanContext {
     SpanContext::new(
         TraceId::from(context.trace_id().as_u128()),
         SpanId::from(context.span_id()),

@@ -4,6 +4,6 @@ mod authority;
 mod subject;
 
 pub use self::{
-    authority::{Authority, IssuedCertificate, IssuedValidity, for_service, to_pem, unexpired},
+    authority::{Authority, IssuedCertificate, IssuedValidity, for_service, to_pem, unexpired_authorities},
     subject::{CertificateSubject, ClientName, Service, SubjectHost},
 };

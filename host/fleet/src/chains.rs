@@ -36,7 +36,7 @@ pub(crate) const EXCEPTION: ResourceKind = ResourceKind {
     ..CHAIN
 };
 
-pub const RESOURCES: [&str; 3] = [CHAIN.plural, NAMESPACED_CHAIN.plural, EXCEPTION.plural];
+pub const RESOURCE_PLURALS: [&str; 3] = [CHAIN.plural, NAMESPACED_CHAIN.plural, EXCEPTION.plural];
 
 pub(crate) const SCHEME: &str = "kubernetes";
 
@@ -45,7 +45,7 @@ pub(crate) const SCHEME: &str = "kubernetes";
 const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
 /// The annotation in which kubectl keeps the last applied definition.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The custom resources `admissionchains`, `namespacedadmissionchains` and `admissionexceptions` of `admittance.dev`.
 /// Cheap to clone; the watches end with the last clone.
@@ -58,7 +58,7 @@ pub struct ChainStore(pub(crate) Arc<[StoredKind]>);
 
 #[derive(Debug)]
 pub(crate) struct StoredKind {
-    pub(crate) kind: ResourceKind,
+    pub(crate) resource_kind: ResourceKind,
     pub(crate) resources: WatchedResources,
     /// Whether the API server may lack this kind. A cluster that was set up for an earlier version of this program does
     /// not have kinds that were added later.
@@ -71,15 +71,15 @@ pub(crate) struct StoredKind {
 impl StoredKind {
     /// Lists all resources of this kind. The list is empty if the kind is optional and the API server lacks it.
     pub(crate) async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
-        self.absent_or(self.resources.list().await)
+        self.empty_if_absent(self.resources.list().await)
     }
 
     async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
         self.change_count.store(self.resources.changes(), Ordering::Relaxed);
-        self.absent_or(self.resources.read().await)
+        self.empty_if_absent(self.resources.read().await)
     }
 
-    fn absent_or(&self, result: Result<Vec<Resource>, ResourceError>) -> Result<Vec<Resource>, ResourceError> {
+    fn empty_if_absent(&self, result: Result<Vec<Resource>, ResourceError>) -> Result<Vec<Resource>, ResourceError> {
         match result {
             Ok(resources) => {
                 self.is_known.store(true, Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl StoredKind {
         self.is_optional && !self.is_known.load(Ordering::Relaxed)
     }
 
-    async fn changed(&self) {
+    async fn wait_until_changed(&self) {
         if self.is_absent() {
             // The API server does not know this kind, so a list of its resources would fail. The watch looks for the
             // kind every minute, and reports when it finds it.
@@ -111,7 +111,7 @@ impl ChainStore {
     pub fn new(cluster: &Cluster) -> Self {
         let kind = |kind: ResourceKind, is_optional: bool| StoredKind {
             resources: cluster.resources(&kind),
-            kind,
+            resource_kind: kind,
             is_optional,
             is_known: AtomicBool::new(false),
             change_count: AtomicU64::new(0),
@@ -128,7 +128,7 @@ impl ChainStore {
         let kind = self
             .0
             .iter()
-            .map(|stored_kind| &stored_kind.kind)
+            .map(|stored_kind| &stored_kind.resource_kind)
             .find(|candidate| candidate.kind == kind)?;
         let metadata = object.get("metadata")?;
         let resource = Resource {
@@ -146,14 +146,17 @@ impl ChainStore {
     fn parse_path<'p>(&self, path: &'p Path) -> Option<(&StoredKind, &'p str, &'p str)> {
         let resource_path = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let (kind, name) = resource_path.split_once('/')?;
-        self.resource_of(kind, name)
+        self.parse_resource_name(kind, name)
     }
 
     /// Splits the name of a definition into the namespace and the name of its resource: `shop/pods` becomes `shop` and
     /// `pods`. If the kind is cluster-wide, the namespace is empty.
-    fn resource_of<'n>(&self, kind: &str, name: &'n str) -> Option<(&StoredKind, &'n str, &'n str)> {
-        let kind = self.0.iter().find(|stored_kind| stored_kind.kind.kind == kind)?;
-        let (namespace, name) = if kind.kind.is_namespaced {
+    fn parse_resource_name<'n>(&self, kind: &str, name: &'n str) -> Option<(&StoredKind, &'n str, &'n str)> {
+        let kind = self
+            .0
+            .iter()
+            .find(|stored_kind| stored_kind.resource_kind.kind == kind)?;
+        let (namespace, name) = if kind.resource_kind.is_namespaced {
             name.split_once('/').filter(|(namespace, _)| is_dns_label(namespace))?
         } else {
             ("", name)
@@ -167,29 +170,30 @@ impl ChainStore {
             .ok_or_else(|| self.refusal(format!("{} is not a resource of this store", change.path.display())))?;
         let new_text = change.after.as_deref();
         let after = new_text
-            .map(|text| self.parse_definition(&kind.kind, namespace, name, text))
+            .map(|text| self.parse_definition(&kind.resource_kind, namespace, name, text))
             .transpose()?;
         let has_definition = |stored_resource: Option<&Resource>, text: Option<&str>| match (stored_resource, text) {
-            (Some(resource), Some(text)) => serde_json::from_str(text)
-                .is_ok_and(|text: Value| text == definition(&kind.kind.api_version(), kind.kind.kind, resource)),
+            (Some(resource), Some(text)) => serde_json::from_str(text).is_ok_and(|text: Value| {
+                text == definition_value(&kind.resource_kind.api_version(), kind.resource_kind.kind, resource)
+            }),
             (None, None) => true,
             _ => false,
         };
-        let set = after.map(|after| move |object: &mut Map<String, Value>| set(object, &after));
+        let set = after.map(|after| move |object: &mut Map<String, Value>| set_definition(object, &after));
         let edit = ResourceEdit {
             path: &change.path,
             namespace,
             name,
-            is_before: &|current_resource| has_definition(current_resource, change.before.as_deref()),
-            is_after: &|new_resource| has_definition(new_resource, change.after.as_deref()),
-            set: set.as_ref().map(|set| set as _),
+            matches_before: &|current_resource| has_definition(current_resource, change.before.as_deref()),
+            matches_after: &|new_resource| has_definition(new_resource, change.after.as_deref()),
+            set_fields: set.as_ref().map(|set| set as _),
         };
         match kind.resources.edit(&edit).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(StoreError::ChangedMeanwhile {
                 path: change.path.clone(),
             }),
-            Err(error) => Err(self.error(kind, &error)),
+            Err(error) => Err(self.store_error(kind, &error)),
         }
     }
 
@@ -228,7 +232,7 @@ impl ChainStore {
         }
     }
 
-    fn error(&self, kind: &StoredKind, error: &ResourceError) -> StoreError {
+    fn store_error(&self, kind: &StoredKind, error: &ResourceError) -> StoreError {
         let mut reason = format!("{}: {error}", kind.resources.server());
         if matches!(error, ResourceError::NotFound(_)) {
             reason.push_str(": `admittance kubernetes crds | kubectl apply -f -`");
@@ -248,8 +252,8 @@ impl DefinitionStore for ChainStore {
     }
 
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
-        let (kind, ..) = self.resource_of(&id.kind, &id.name)?;
-        Some(path_of(kind.kind.kind, &id.name))
+        let (kind, ..) = self.parse_resource_name(&id.kind, &id.name)?;
+        Some(path_of(kind.resource_kind.kind, &id.name))
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
@@ -257,8 +261,8 @@ impl DefinitionStore for ChainStore {
         // If the read of one kind fails, the other kinds are still read. The reason is that each read also remembers
         // which resources it found, and `changed` needs this for every kind.
         for (kind, read_result) in self.0.iter().zip(join_all(self.0.iter().map(StoredKind::read)).await) {
-            let resources = read_result.map_err(|error| self.error(kind, &error))?;
-            files.extend(resources.iter().map(|resource| file_of(&kind.kind, resource)));
+            let resources = read_result.map_err(|error| self.store_error(kind, &error))?;
+            files.extend(resources.iter().map(|resource| file_of(&kind.resource_kind, resource)));
         }
         files.sort_by(|file, other| file.path.cmp(&other.path));
         Ok(files)
@@ -272,8 +276,8 @@ impl DefinitionStore for ChainStore {
         }
     }
 
-    async fn changed(&self) {
-        select_all(self.0.iter().map(|kind| Box::pin(kind.changed()))).await;
+    async fn wait_for_change(&self) {
+        select_all(self.0.iter().map(|kind| Box::pin(kind.wait_until_changed()))).await;
     }
 }
 
@@ -283,21 +287,21 @@ fn path_of(kind: &str, name: &str) -> PathBuf {
 }
 
 pub(crate) fn file_of(kind: &ResourceKind, resource: &Resource) -> DefinitionFile {
-    entry(kind.kind, &kind.api_version(), kind.kind, resource)
+    definition_file(kind.kind, &kind.api_version(), kind.kind, resource)
 }
 
 /// Returns the definition in a resource, with the path `kubernetes:{path_kind}/{name}`.
-pub(crate) fn entry(path_kind: &str, api_version: &str, kind: &str, resource: &Resource) -> DefinitionFile {
+pub(crate) fn definition_file(path_kind: &str, api_version: &str, kind: &str, resource: &Resource) -> DefinitionFile {
     let id = DefinitionId {
         kind: kind.to_owned(),
         name: definition_name(&resource.namespace, &resource.name),
     };
-    let text = definition(api_version, kind, resource).to_string();
+    let text = definition_value(api_version, kind, resource).to_string();
     DefinitionFile::entry(path_of(path_kind, &id.name), text, id)
 }
 
 /// Returns the definition in a resource: the resource without the fields that the API server adds.
-pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> Value {
+pub(crate) fn definition_value(api_version: &str, kind: &str, resource: &Resource) -> Value {
     let mut definition = Map::new();
     definition.insert("apiVersion".to_owned(), api_version.into());
     definition.insert("kind".to_owned(), kind.into());
@@ -306,7 +310,7 @@ pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> 
     for field in OWN_METADATA {
         let mut value = metadata.and_then(|metadata| metadata.get(field)).cloned();
         if let Some(Value::Object(annotations)) = &mut value {
-            annotations.shift_remove(LAST_APPLIED);
+            annotations.shift_remove(LAST_APPLIED_ANNOTATION);
         }
         own_metadata.extend(
             value
@@ -320,7 +324,7 @@ pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> 
     definition.into()
 }
 
-fn set(object: &mut Map<String, Value>, definition: &Map<String, Value>) {
+fn set_definition(object: &mut Map<String, Value>, definition: &Map<String, Value>) {
     if let Some(spec) = definition.get("spec") {
         object.insert("spec".to_owned(), spec.clone());
     }
@@ -330,7 +334,7 @@ fn set(object: &mut Map<String, Value>, definition: &Map<String, Value>) {
     };
     let last_applied = metadata
         .get("annotations")
-        .and_then(|annotations| annotations.get(LAST_APPLIED))
+        .and_then(|annotations| annotations.get(LAST_APPLIED_ANNOTATION))
         .cloned();
     for field in ["labels", "annotations"] {
         match own_metadata.and_then(|fields| fields.get(field)) {
@@ -341,7 +345,7 @@ fn set(object: &mut Map<String, Value>, definition: &Map<String, Value>) {
     if let Some(last_applied) = last_applied {
         let annotations = metadata.entry("annotations").or_insert_with(|| Map::new().into());
         if let Some(annotations) = annotations.as_object_mut() {
-            annotations.insert(LAST_APPLIED.to_owned(), last_applied);
+            annotations.insert(LAST_APPLIED_ANNOTATION.to_owned(), last_applied);
         }
     }
 }

@@ -19,19 +19,19 @@ use crate::{
     chains::{StoredKind, file_of},
     metrics,
     replicas::Leases,
-    status::{event, new_status, rollouts},
+    status::{new_status, read_rollouts, status_event},
 };
 
 /// The time for which changes are collected before they are processed together.
-pub(crate) const PAUSE: Duration = Duration::from_millis(200);
-/// The pause before the first retry of a failed task. It grows up to `LAST_RETRY`.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
+pub(crate) const PASS_PAUSE: Duration = Duration::from_millis(200);
+/// The pause before the first retry of a failed task. It grows up to `RETRY_PAUSE_MAX`.
+const FIRST_RETRY_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The interval at which a status gets new counts of calls. Each count covers the last 5 to 10 minutes.
-const COUNTS: Duration = Duration::from_secs(600);
+const COUNT_INTERVAL: Duration = Duration::from_secs(600);
 /// The interval at which a replica checks whether there is a leader.
 const LEADER_CHECK: Duration = Duration::from_secs(1);
-const WRITES: usize = 8;
+const CONCURRENT_WRITES_MAX: usize = 8;
 
 /// Takes part in the election. While this replica is the leader, writes the statuses of chains in the cluster, updates
 /// the webhook configurations, and audits existing objects.
@@ -69,14 +69,14 @@ impl Leader {
         webhooks: Option<Webhooks>,
         audits: Option<Audits>,
         lease: impl Into<String>,
-        terms: ElectionTimes,
+        times: ElectionTimes,
     ) -> Option<Self> {
         if chains.is_some() {
-            metrics::statuses_begin_at_zero();
+            metrics::initialize_status_counters();
         }
         let has_work = chains.is_some() || webhooks.is_some() || audits.is_some();
         has_work.then(|| Self {
-            election: Arc::new(cluster.election(lease, terms)),
+            election: Arc::new(cluster.election(lease, times)),
             chains,
             webhooks,
             audits,
@@ -87,7 +87,11 @@ impl Leader {
     /// Takes part in the election, and runs the leader's tasks whenever this replica is the leader. Never returns: drop
     /// the future to stop, and then [resign](Self::resign).
     pub async fn follow(&self, host: &Host) {
-        tokio::join!(self.election.take_part(), self.work(host), self.follow_rollouts(host));
+        tokio::join!(
+            self.election.take_part(),
+            self.run_tasks(host),
+            self.follow_rollouts(host)
+        );
     }
 
     pub fn status(&self) -> LeaderStatus {
@@ -104,8 +108,8 @@ impl Leader {
         self.election.resign().await;
     }
 
-    async fn work(&self, host: &Host) {
-        let mut is_leader = self.election.is_leader();
+    async fn run_tasks(&self, host: &Host) {
+        let mut is_leader = self.election.watch_leadership();
         let statuses = async || match &self.chains {
             Some(chains) => self.write_statuses(chains, host).await,
             None => std::future::pending().await,
@@ -138,10 +142,10 @@ impl Leader {
             }
         };
         let leader_watch = async {
-            let mut is_leader = self.election.is_leader();
+            let mut is_leader = self.election.watch_leadership();
             while self.chains.is_some() {
                 // The leader decides when rollout steps begin. If no other replica leads, this replica decides it.
-                host.set_rollouts_led(self.election.status().is_another());
+                host.set_rollouts_led(self.election.status().has_other_leader());
                 tokio::select! {
                     _ = is_leader.changed() => {}
                     () = sleep(LEADER_CHECK) => {}
@@ -156,7 +160,7 @@ impl Leader {
         let mut problems = HashMap::new();
         let mut retries = backoff();
         let mut is_time_for_counts = false;
-        let mut counts = interval_at(Instant::now() + COUNTS, COUNTS);
+        let mut counts = interval_at(Instant::now() + COUNT_INTERVAL, COUNT_INTERVAL);
         loop {
             changes.mark_unchanged();
             let changed = chains.next_change();
@@ -173,30 +177,30 @@ impl Leader {
                 retries.reset();
                 None
             } else {
-                Some(retries.after_failure())
+                Some(retries.pause_after_failure())
             };
             tokio::select! {
                 _ = changes.changed() => {}
                 () = changed => {}
-                () = after(retry) => {}
+                () = sleep_or_wait_forever(retry) => {}
                 _ = counts.tick() => is_time_for_counts = true,
             }
-            sleep(PAUSE).await;
+            sleep(PASS_PAUSE).await;
         }
     }
 
     /// Writes each status that differs from the one in the cluster. `problems` contains the failures that were logged.
     async fn write_changed(
         &self,
-        kind: &StoredKind,
+        stored_kind: &StoredKind,
         host: &Host,
         pass: &mut StatusPass,
         problems: &mut HashMap<String, String>,
     ) -> bool {
-        let resources = match kind.list().await {
+        let resources = match stored_kind.list().await {
             Ok(resources) => resources,
             Err(error) => {
-                let plural = kind.kind.plural;
+                let plural = stored_kind.resource_kind.plural;
                 let previous_error = problems.insert(plural.to_owned(), error.to_string());
                 if previous_error != Some(error.to_string()) {
                     tracing::warn!("the statuses of {plural} cannot be written: {error}");
@@ -206,20 +210,23 @@ impl Leader {
         };
         // The statuses in the cluster may contain the progress of rollouts, written by an earlier leader. The progress
         // is read now, because this leader is about to overwrite the statuses.
-        host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
+        host.follow_rollouts(resources.iter().flat_map(read_rollouts).collect())
             .await;
         pass.rollouts = host.rollouts();
-        let writes = new_statuses(host, pass, kind, &resources)
+        let writes = new_statuses(host, pass, stored_kind, &resources)
             .into_iter()
             .map(|write| write_status(write, self.events.clone()));
-        let write_results: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
+        let write_results: Vec<_> = stream::iter(writes)
+            .buffer_unordered(CONCURRENT_WRITES_MAX)
+            .collect()
+            .await;
         let mut is_done = true;
         for (id, result) in write_results {
             let error = match result {
                 Ok(()) | Err(ResourceError::NotFound(_)) => None,
                 Err(error) => Some(error.to_string()),
             };
-            metrics::status_written(error.is_none());
+            metrics::record_status_write(error.is_none());
             let Some(error) = error else {
                 problems.remove(&id);
                 continue;
@@ -230,7 +237,7 @@ impl Leader {
             }
             problems.insert(id, error);
         }
-        problems.remove(kind.kind.plural);
+        problems.remove(stored_kind.resource_kind.plural);
         is_done
     }
 }
@@ -245,7 +252,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
                 break;
             }
             if let Ok(resources) = kind.list().await {
-                host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
+                host.follow_rollouts(resources.iter().flat_map(read_rollouts).collect())
                     .await;
             }
         }
@@ -253,7 +260,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
             _ = changes.changed() => {}
             () = changed => {}
         }
-        sleep(PAUSE).await;
+        sleep(PASS_PAUSE).await;
     }
 }
 
@@ -277,24 +284,27 @@ async fn write_status(write: StatusWrite, events: EventWriter) -> (String, Resul
 }
 
 fn new_statuses(host: &Host, pass: &StatusPass, kind: &StoredKind, resources: &[Resource]) -> Vec<StatusWrite> {
-    let files: Vec<DefinitionFile> = resources.iter().map(|resource| file_of(&kind.kind, resource)).collect();
+    let files: Vec<DefinitionFile> = resources
+        .iter()
+        .map(|resource| file_of(&kind.resource_kind, resource))
+        .collect();
     let version_states = host.version_states(&files);
     let now = Moment::now();
     resources
         .iter()
         .zip(version_states)
         .filter_map(|(resource, state)| {
-            let status = new_status(&kind.kind, resource, &state?, pass, now)?;
+            let status = new_status(&kind.resource_kind, resource, &state?, pass, now)?;
             Some(StatusWrite {
                 resources: kind.resources.clone(),
                 id: format!(
                     "{}/{}",
-                    kind.kind.kind,
+                    kind.resource_kind.kind,
                     definition_name(&resource.namespace, &resource.name)
                 ),
                 namespace: resource.namespace.clone(),
                 name: resource.name.clone(),
-                event: event(&kind.kind, resource, &status),
+                event: status_event(&kind.resource_kind, resource, &status),
                 status,
             })
         })
@@ -302,7 +312,7 @@ fn new_statuses(host: &Host, pass: &StatusPass, kind: &StoredKind, resources: &[
 }
 
 /// Waits for the pause before the next attempt. If there is no next attempt (`None`), never completes.
-pub(crate) async fn after(retry: Option<Duration>) {
+pub(crate) async fn sleep_or_wait_forever(retry: Option<Duration>) {
     match retry {
         Some(pause) => sleep(pause).await,
         None => std::future::pending().await,
@@ -310,5 +320,5 @@ pub(crate) async fn after(retry: Option<Duration>) {
 }
 
 pub(crate) fn backoff() -> Backoff {
-    Backoff::new(FIRST_RETRY, LAST_RETRY)
+    Backoff::new(FIRST_RETRY_PAUSE, RETRY_PAUSE_MAX)
 }

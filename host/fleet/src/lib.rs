@@ -18,12 +18,12 @@ mod replicas;
 mod status;
 mod webhooks;
 
-pub use chains::{ChainStore, RESOURCES};
+pub use chains::{ChainStore, RESOURCE_PLURALS};
 pub use leader::Leader;
 pub use metrics::METRICS;
 pub use policies::{PolicyGroup, PolicyStore, PolicySystem};
 pub use registration::{
-    DEFINITIONS_PATH, IGNORE_LABEL, RegisteredChain, RegisteredWebhook, WebhookRegistration, configurations, excluded,
-    excluded_namespaces, labels, of_definitions,
+    DEFINITIONS_PATH, IGNORE_LABEL, RegisteredChain, RegisteredWebhook, WebhookRegistration, configurations,
+    definitions_configuration, excluded_namespaces, excluded_subjects, labels,
 };
 pub use webhooks::{CertificateConfig, OwnCertificate, Webhooks, WebhooksConfig, WebhooksStatus};

@@ -28,40 +28,40 @@ metric_table! {
         "When this replica last wrote its webhook configuration or Secret, in seconds since 1970, by kind";
 }
 
-const RESULTS: [&str; 2] = ["ok", "failed"];
+const WRITE_RESULTS: [&str; 2] = ["ok", "failed"];
 
 /// Initializes the counter of status writes to zero, so that the first failure is visible as an increase.
-pub(crate) fn statuses_begin_at_zero() {
-    for result in RESULTS {
+pub(crate) fn initialize_status_counters() {
+    for result in WRITE_RESULTS {
         counter!(STATUS_WRITES, "result" => result).absolute(0);
     }
 }
 
-pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'static str>) {
+pub(crate) fn initialize_configuration_counters(kinds: impl IntoIterator<Item = &'static str>) {
     for kind in kinds {
-        for result in RESULTS {
+        for result in WRITE_RESULTS {
             counter!(WEBHOOK_WRITES, "kind" => kind, "result" => result).absolute(0);
         }
     }
 }
 
-pub(crate) fn audits_begin_at_zero() {
+pub(crate) fn initialize_audit_counters() {
     for result in ["ok", "incomplete"] {
         counter!(AUDITS, "result" => result).absolute(0);
     }
-    for result in RESULTS {
+    for result in WRITE_RESULTS {
         counter!(REPORT_WRITES, "result" => result).absolute(0);
     }
 }
 
-pub(crate) fn audit_ended(is_complete: bool, seconds: f64) {
+pub(crate) fn record_audit_end(is_complete: bool, seconds: f64) {
     let result = if is_complete { "ok" } else { "incomplete" };
     counter!(AUDITS, "result" => result).increment(1);
-    gauge!(AUDIT_LAST_RUN).set(now());
+    gauge!(AUDIT_LAST_RUN).set(now_seconds());
     gauge!(AUDIT_LAST_DURATION).set(seconds);
 }
 
-pub(crate) fn audited(verdicts: &BTreeMap<AuditVerdict, u64>) {
+pub(crate) fn set_audited_counts(verdicts: &BTreeMap<AuditVerdict, u64>) {
     for verdict in AuditVerdict::ALL {
         let count = verdicts.get(&verdict).copied().unwrap_or_default();
         // An `f64` counts exactly up to 2^53, and a cluster has fewer objects.
@@ -69,26 +69,26 @@ pub(crate) fn audited(verdicts: &BTreeMap<AuditVerdict, u64>) {
     }
 }
 
-pub(crate) fn report_written(is_ok: bool) {
-    counter!(REPORT_WRITES, "result" => result(is_ok)).increment(1);
+pub(crate) fn record_report_write(is_ok: bool) {
+    counter!(REPORT_WRITES, "result" => result_label(is_ok)).increment(1);
 }
 
-fn now() -> f64 {
+fn now_seconds() -> f64 {
     Moment::now().as_micros() as f64 / 1e6
 }
 
-pub(crate) fn status_written(is_ok: bool) {
-    counter!(STATUS_WRITES, "result" => result(is_ok)).increment(1);
+pub(crate) fn record_status_write(is_ok: bool) {
+    counter!(STATUS_WRITES, "result" => result_label(is_ok)).increment(1);
 }
 
-pub(crate) fn configuration_written(kind: &'static str, is_ok: bool) {
-    counter!(WEBHOOK_WRITES, "kind" => kind, "result" => result(is_ok)).increment(1);
+pub(crate) fn record_configuration_write(kind: &'static str, is_ok: bool) {
+    counter!(WEBHOOK_WRITES, "kind" => kind, "result" => result_label(is_ok)).increment(1);
     if is_ok {
-        gauge!(WEBHOOK_LAST_WRITE, "kind" => kind).set(now());
+        gauge!(WEBHOOK_LAST_WRITE, "kind" => kind).set(now_seconds());
     }
 }
 
-fn result(is_ok: bool) -> &'static str {
-    let [ok, failed] = RESULTS;
+fn result_label(is_ok: bool) -> &'static str {
+    let [ok, failed] = WRITE_RESULTS;
     if is_ok { ok } else { failed }
 }

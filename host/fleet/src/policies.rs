@@ -14,13 +14,13 @@ use futures_util::future::{join_all, select_all, try_join_all};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use crate::chains::{SCHEME, entry};
+use crate::chains::{SCHEME, definition_file};
 
 /// The interval at which policy kinds are discovered. It is short because each new Gatekeeper template defines a kind.
-const DISCOVERY: Duration = Duration::from_secs(5);
-const RETRY: Duration = Duration::from_secs(1);
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The pause before a missing kind is looked for again. An API server that just started may not list all kinds.
-const CONFIRM: Duration = Duration::from_secs(3);
+const CONFIRMATION_PAUSE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PolicySystem {
@@ -166,7 +166,7 @@ impl PolicyStore {
         };
         let mut served = self.discover_kinds().await;
         if has_lost(&served) {
-            sleep(CONFIRM).await;
+            sleep(CONFIRMATION_PAUSE).await;
             served = self.discover_kinds().await;
         }
         let mut state = self.state.lock();
@@ -183,7 +183,7 @@ impl PolicyStore {
         Ok(watched_policies)
     }
 
-    fn error(&self, error: &ResourceError) -> StoreError {
+    fn store_error(&self, error: &ResourceError) -> StoreError {
         StoreError::of_server(self.location(), error.to_string(), error.is_temporary())
     }
 }
@@ -208,19 +208,22 @@ impl DefinitionStore for PolicyStore {
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        let watched_policies = self.watch_served_kinds().await.map_err(|error| self.error(&error))?;
+        let watched_policies = self
+            .watch_served_kinds()
+            .await
+            .map_err(|error| self.store_error(&error))?;
         let mut files = Vec::new();
         // If the read of one kind fails, the other kinds are still read. The reason is that each read also remembers
         // which resources it found, and `changed` needs this for every kind.
         let reads = join_all(watched_policies.iter().map(|policies| policies.resources.read())).await;
         for (kind_policies, read_result) in watched_policies.iter().zip(reads) {
-            let resources = read_result.map_err(|error| self.error(&error))?;
+            let resources = read_result.map_err(|error| self.store_error(&error))?;
             let kind = &kind_policies.kind;
             let (kind_name, api_version, kind) = (kind.name(), kind.api_version(), kind.kind());
             files.extend(
                 resources
                     .iter()
-                    .map(|resource| entry(&kind_name, api_version, kind, resource)),
+                    .map(|resource| definition_file(&kind_name, api_version, kind, resource)),
             );
         }
         files.sort_by(|file, other| file.path.cmp(&other.path));
@@ -237,12 +240,16 @@ impl DefinitionStore for PolicyStore {
         }
     }
 
-    async fn changed(&self) {
+    async fn wait_for_change(&self) {
         let (watched_policies, served_kinds) = {
             let state = self.state.lock();
             (state.policies.clone(), state.served_kinds.clone())
         };
-        let pause = if served_kinds.is_some() { DISCOVERY } else { RETRY };
+        let pause = if served_kinds.is_some() {
+            DISCOVERY_INTERVAL
+        } else {
+            RETRY_PAUSE
+        };
         let kinds = async {
             while self.discover_kinds().await.ok() == served_kinds {
                 sleep(pause).await;

@@ -18,7 +18,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value as Json, json};
 
 pub use self::webhook::RegisteredWebhook;
-use crate::RESOURCES;
+use crate::RESOURCE_PLURALS;
 
 /// The label that excludes a namespace from all webhooks.
 pub const IGNORE_LABEL: &str = "admittance.dev/ignore";
@@ -156,19 +156,19 @@ pub const DEFINITIONS_PATH: &str = "/definitions";
 
 /// Returns the webhook configuration that checks definitions before they are stored as resources. It must be installed
 /// separately if the leader does not manage the webhook configurations.
-pub fn of_definitions(registration: &WebhookRegistration, ca: &str) -> Json {
+pub fn definitions_configuration(registration: &WebhookRegistration, ca: &str) -> Json {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": format!("{}-definitions", registration.name), "labels": labels(&registration.name)},
-        "webhooks": [check_of_definitions(registration, ca)],
+        "webhooks": [definitions_webhook(registration, ca)],
     })
 }
 
 /// Returns the webhook that checks definitions before they are stored. If this program is down, definitions are stored
 /// without the check (`Ignore`), so that the webhook never prevents a repair.
-pub(crate) fn check_of_definitions(registration: &WebhookRegistration, ca: &str) -> Json {
-    const SECONDS: u64 = 5;
+pub(crate) fn definitions_webhook(registration: &WebhookRegistration, ca: &str) -> Json {
+    const TIMEOUT_SECONDS: u64 = 5;
     let WebhookRegistration { name, namespace, .. } = registration;
     let mut webhook = json!({
         "name": format!("definitions.{name}.{namespace}"),
@@ -180,7 +180,7 @@ pub(crate) fn check_of_definitions(registration: &WebhookRegistration, ca: &str)
             "operations": ["CREATE", "UPDATE"],
             "apiGroups": ["admittance.dev"],
             "apiVersions": ["*"],
-            "resources": RESOURCES,
+            "resources": RESOURCE_PLURALS,
             "scope": "*",
         }],
         "matchPolicy": "Equivalent",
@@ -189,7 +189,7 @@ pub(crate) fn check_of_definitions(registration: &WebhookRegistration, ca: &str)
         ]},
         "failurePolicy": "Ignore",
         "sideEffects": "None",
-        "timeoutSeconds": SECONDS,
+        "timeoutSeconds": TIMEOUT_SECONDS,
         "admissionReviewVersions": ["v1", "v1beta1"],
     });
     if registration.has_match_conditions {
@@ -223,7 +223,7 @@ pub fn excluded_namespaces(registration: &WebhookRegistration) -> Vec<&str> {
 }
 
 /// Returns the kinds of requests that at least one webhook excludes, named as in messages and sorted.
-pub fn excluded(webhooks: &[RegisteredWebhook]) -> Vec<&'static str> {
+pub fn excluded_subjects(webhooks: &[RegisteredWebhook]) -> Vec<&'static str> {
     let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
     let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.subject).collect();
     excluded.into_iter().collect()

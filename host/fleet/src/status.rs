@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use self::conditions::{DefinitionConditions, StatusDefinition};
 use crate::{chains::EXCEPTION, leader::StatusPass};
 
-const MOST_MISTAKES: usize = 20;
+const MISTAKES_MAX: usize = 20;
 /// The maximum length of a message in a status, in bytes.
-const LONGEST_MESSAGE: usize = 1024;
+const MESSAGE_LENGTH_MAX: usize = 1024;
 
 // The fields with these three names are ignored when two statuses are compared.
 const REVISION: &str = "revision";
@@ -36,7 +36,7 @@ pub(crate) fn new_status(
     let host = &pass.status;
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = resource.object.get("metadata")?.get("generation").cloned()?;
-    let live = live(kind, resource, host);
+    let live = find_live_definition(kind, resource, host);
     let conditions = DefinitionConditions::new(state, live)?;
     let is_live = conditions.is_live();
     let mistakes = match (state, live) {
@@ -51,47 +51,50 @@ pub(crate) fn new_status(
     });
     if let Some(fields) = status.as_object_mut() {
         if is_live {
-            fields.insert(REVISION.to_owned(), revision(before, &generation, host));
+            fields.insert(REVISION.to_owned(), status_revision(before, &generation, host));
         }
         if let Some(StatusDefinition::Chain(chain)) = live.filter(|_| is_live) {
-            let modules = chain.stages.iter().flat_map(modules);
+            let modules = chain.stages.iter().flat_map(stage_modules);
             fields.insert("modules".to_owned(), modules.collect());
-            fields.extend(recent(chain, now).map(|recent| (RECENT.to_owned(), recent)));
+            fields.extend(recent_calls(chain, now).map(|recent| (RECENT.to_owned(), recent)));
         }
         let stored_rollouts = before.get(ROLLOUTS).filter(|_| !is_live).cloned();
-        let current_rollouts = || rollouts_of(resource, &pass.rollouts);
+        let current_rollouts = || rollouts_json(resource, &pass.rollouts);
         fields.extend(
             stored_rollouts
                 .or_else(current_rollouts)
                 .map(|rollouts| (ROLLOUTS.to_owned(), rollouts)),
         );
         if !mistakes.is_empty() {
-            let texts = mistakes.iter().map(|mistake| shortened(mistake, LONGEST_MESSAGE));
-            fields.insert("mistakes".to_owned(), texts.take(MOST_MISTAKES).collect());
+            let texts = mistakes.iter().map(|mistake| shortened(mistake, MESSAGE_LENGTH_MAX));
+            fields.insert("mistakes".to_owned(), texts.take(MISTAKES_MAX).collect());
         }
     }
-    let differs = comparable(&status) != comparable(before);
-    let has_news = pass.writes_counts && counts(&status) != counts(before);
+    let differs = without_volatile_fields(&status) != without_volatile_fields(before);
+    let has_news = pass.writes_counts && recent_counts(&status) != recent_counts(before);
     (differs || has_news).then_some(status)
 }
 
-pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
+pub(crate) fn read_rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     let status = resource.object.get("status");
     let mut rollouts = status
         .and_then(|status| Vec::<RolloutProgress>::deserialize(status.get(ROLLOUTS)?).ok())
         .unwrap_or_default();
-    rollouts.retain(|rollout| is_of(resource, rollout));
+    rollouts.retain(|rollout| is_rollout_of(resource, rollout));
     rollouts
 }
 
-fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
-    let own_rollouts: Vec<_> = rollouts.iter().filter(|rollout| is_of(resource, rollout)).collect();
+fn rollouts_json(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
+    let own_rollouts: Vec<_> = rollouts
+        .iter()
+        .filter(|rollout| is_rollout_of(resource, rollout))
+        .collect();
     serde_json::to_value(&own_rollouts)
         .ok()
         .filter(|_| !own_rollouts.is_empty())
 }
 
-fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
+fn is_rollout_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     let name = definition_name(&resource.namespace, &resource.name);
     let address = rollout.stage.split_once(':').map(|(_, stage)| stage);
     let stage = address.and_then(|address| address.strip_prefix(&name)?.strip_prefix('/'));
@@ -99,7 +102,7 @@ fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
 }
 
 /// Counts the calls of all stages of a chain by this replica in the last minutes; `None` if there were no calls.
-fn recent(chain: &ChainStatus, now: Moment) -> Option<Value> {
+fn recent_calls(chain: &ChainStatus, now: Moment) -> Option<Value> {
     let mut sum = [0; 3];
     let mut seconds = 0;
     for stage in &chain.stages {
@@ -115,13 +118,13 @@ fn recent(chain: &ChainStatus, now: Moment) -> Option<Value> {
         .then(|| json!({"at": now.to_string(), "seconds": seconds, "calls": calls, "denied": denied, "failed": failed}))
 }
 
-fn counts(status: &Value) -> [Option<&Value>; 3] {
+fn recent_counts(status: &Value) -> [Option<&Value>; 3] {
     let recent = status.get(RECENT);
     ["calls", "denied", "failed"].map(|count| recent.and_then(|recent| recent.get(count)))
 }
 
 /// Returns the event that reports a new status, if it is worth one.
-pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<ClusterEvent> {
+pub(crate) fn status_event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<ClusterEvent> {
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = |status: &Value| status.get("observedGeneration").cloned();
     let is_new = |kind: &str, condition_status: &str| {
@@ -138,9 +141,9 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
         let note = format!("generation {generation} is live since revision {revision}");
         (false, "Live", "GoLive", note)
     } else {
-        let (before, new_rollouts) = (rollouts(resource), status.get(ROLLOUTS)?);
+        let (before, new_rollouts) = (read_rollouts(resource), status.get(ROLLOUTS)?);
         let now = Vec::<RolloutProgress>::deserialize(new_rollouts).ok()?;
-        rolled_out(&now.into_iter().find(|rollout| !before.contains(rollout))?)?
+        rollout_event(&now.into_iter().find(|rollout| !before.contains(rollout))?)?
     };
     Some(ClusterEvent {
         regarding: EventObject {
@@ -158,7 +161,7 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
     })
 }
 
-fn rolled_out(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static str, String)> {
+fn rollout_event(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static str, String)> {
     let RolloutProgress { stage, .. } = rollout;
     let reason = rollout.reason_and_replica().unwrap_or_default();
     match rollout.state {
@@ -182,7 +185,11 @@ fn is_condition(status: &Value, kind: &str, condition_status: &str) -> bool {
     })
 }
 
-fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Option<StatusDefinition<'a>> {
+fn find_live_definition<'a>(
+    kind: &ResourceKind,
+    resource: &Resource,
+    host: &'a Status,
+) -> Option<StatusDefinition<'a>> {
     if *kind == EXCEPTION {
         let mut exceptions = host.exceptions.iter();
         let live_exception = exceptions.find(|exception| exception.name == resource.name);
@@ -195,16 +202,16 @@ fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Optio
     host.chains.iter().find(matches_id).map(StatusDefinition::Chain)
 }
 
-fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
+fn stage_modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
     stage.hook.parts().filter_map(|hook| {
-        let (source, digest) = (hook.text("source")?, hook.text("digest")?);
+        let (source, digest) = (hook.fact_text("source")?, hook.fact_text("digest")?);
         Some(json!({"stage": stage.name, "source": source, "digest": digest}))
     })
 }
 
 /// Returns the number of the revision for a status. Each replica counts revisions on its own, so a new leader may have
 /// another number for the same definition. The number in the last status is thus kept until the definition changes.
-fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
+fn status_revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let stored_revision = before
         .get(REVISION)
         .filter(|_| before.get("observedGeneration") == Some(generation));
@@ -213,7 +220,7 @@ fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
 
 /// Returns the status without its revision, its counts of calls and its times. These fields differ between replicas and
 /// change all the time. So two statuses that differ only in these fields count as equal.
-fn comparable(status: &Value) -> Value {
+fn without_volatile_fields(status: &Value) -> Value {
     let mut status = status.clone();
     let remove_field = |value: &mut Value, field: &str| {
         value

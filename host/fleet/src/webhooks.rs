@@ -17,17 +17,17 @@ use tokio::time::{Instant, sleep};
 
 use self::{
     certificate::{CertificateSecret, SECRET, SecretContents},
-    configuration::{KINDS, WrittenConfiguration, write},
+    configuration::{KINDS, WrittenConfiguration, write_configuration},
 };
 use crate::{
     RegisteredChain, RegisteredWebhook, WebhookRegistration, certificates,
-    leader::{PAUSE, backoff},
+    leader::{PASS_PAUSE, backoff},
     metrics,
-    registration::{check_of_definitions, documents},
+    registration::{definitions_webhook, documents},
 };
 
 /// The longest time between two checks of the webhook configurations in the API server.
-const CHECK: Duration = Duration::from_secs(3600);
+const CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug)]
 pub struct WebhooksConfig {
@@ -45,7 +45,7 @@ pub enum CertificateConfig {
 
 impl CertificateConfig {
     /// Returns the source of a certificate that is in files. `authorities` is the file with its CAs.
-    pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
+    pub fn from_file(authorities: &Path) -> Result<Self, TlsError> {
         let path = authorities.to_owned();
         // Only the certificates in the file are published. A private key in the same file is left out.
         let load = move || tls::certificates(&path).map(|ders| certificates::to_pem(&ders));
@@ -112,10 +112,10 @@ enum WebhookTrust {
 pub(crate) struct ConfigurationState {
     certificate: Option<SecretContents>,
     /// The CAs that every webhook configuration contains, and the time at which the last configuration received them.
-    trusted: Option<(String, Instant)>,
+    published_authorities: Option<(String, Instant)>,
     written_configurations: HashMap<Phase, Option<WrittenConfiguration>>,
     /// The problems of those rules for which no webhook can be registered.
-    unregistered: Vec<String>,
+    registration_problems: Vec<String>,
 }
 
 /// Clears the status of the configurations when it is dropped, because this replica has stopped managing them.
@@ -152,7 +152,7 @@ impl Webhooks {
         let name = registration.name.clone();
         let kinds = KINDS.iter().map(|(_, kind)| kind.kind);
         let secret = matches!(trust, WebhookTrust::Own(_)).then_some(SECRET.kind);
-        metrics::configurations_begin_at_zero(kinds.chain(secret));
+        metrics::initialize_configuration_counters(kinds.chain(secret));
         let configurations = KINDS.map(|(phase, kind)| (phase, cluster.resource(&kind, "", &name)));
         Ok(Self(Arc::new(Inner {
             cluster: cluster.clone(),
@@ -212,7 +212,7 @@ impl Webhooks {
         let inner = &*self.0;
         inner.status.lock().is_keeper = true;
         let _guard = KeeperGuard(inner);
-        inner.until_served().await;
+        inner.wait_until_served().await;
         let mut changes = host.changes();
         let mut bundle = match &inner.trust {
             WebhookTrust::Files(bundle) => Some(bundle.subscribe()),
@@ -230,7 +230,7 @@ impl Webhooks {
             let pause = match &write_result {
                 Ok(pause) => *pause,
                 Err(ResourceError::Conflict(_)) => Duration::ZERO,
-                Err(_) => retries.after_failure(),
+                Err(_) => retries.pause_after_failure(),
             };
             if write_result.is_ok() {
                 retries.reset();
@@ -248,7 +248,7 @@ impl Webhooks {
                 () = bundle_changed => {}
                 () = sleep(pause) => {}
             }
-            sleep(PAUSE).await;
+            sleep(PASS_PAUSE).await;
         }
     }
 }
@@ -284,7 +284,7 @@ impl Inner {
     }
 
     fn record_write(&self, kind: &'static str, result: &Result<(), ResourceError>) {
-        metrics::configuration_written(kind, result.is_ok());
+        metrics::record_configuration_write(kind, result.is_ok());
         if result.is_ok() {
             self.status.lock().last_write = Some(Moment::now());
             tracing::info!(kind, name = self.registration.name, "written");
@@ -304,41 +304,42 @@ impl Inner {
                 }
             }
         };
-        let webhooks = self.webhooks(host, state);
+        let webhooks = self.registered_webhooks(host, state);
         let mut result = Ok(());
         for (phase, resources) in &self.configurations {
             let mut webhooks = documents(&self.registration, &webhooks, *phase, &authorities);
             if self.checks_definitions && *phase == Phase::Validating {
-                webhooks.push(check_of_definitions(&self.registration, &authorities));
+                webhooks.push(definitions_webhook(&self.registration, &authorities));
             }
             let last = state.written_configurations.entry(*phase).or_default();
-            let (kind, outcome) = write(resources, *phase, &self.registration.name, &webhooks, last).await;
+            let (kind, outcome) =
+                write_configuration(resources, *phase, &self.registration.name, &webhooks, last).await;
             if let Some(write_result) = outcome {
                 self.record_write(kind, &write_result);
                 result = result.and(write_result);
             }
         }
         result?;
-        let trusted_authorities = state.trusted.as_ref().map(|(pem, _)| pem);
+        let trusted_authorities = state.published_authorities.as_ref().map(|(pem, _)| pem);
         if trusted_authorities != Some(&authorities) {
-            state.trusted = Some((authorities, Instant::now()));
+            state.published_authorities = Some((authorities, Instant::now()));
         }
         match (&self.trust, certificate?) {
             (WebhookTrust::Own(secret), true) => Ok(secret.remaining_overlap(state)),
-            _ => Ok(CHECK),
+            _ => Ok(CHECK_INTERVAL),
         }
     }
 
-    fn webhooks(&self, host: &Host, state: &mut ConfigurationState) -> Vec<RegisteredWebhook> {
+    fn registered_webhooks(&self, host: &Host, state: &mut ConfigurationState) -> Vec<RegisteredWebhook> {
         let table = host.table();
         let chains: Vec<_> = table.chains().map(RegisteredChain::from).collect();
         let unregistered: Vec<_> = chains.iter().filter_map(RegisteredChain::problem).collect();
         for problem in &unregistered {
-            if !state.unregistered.contains(problem) {
+            if !state.registration_problems.contains(problem) {
                 tracing::warn!("no webhook is registered for a rule: {problem}");
             }
         }
-        state.unregistered = unregistered;
+        state.registration_problems = unregistered;
         RegisteredWebhook::for_all_chains(&chains, &self.registration, self.limit)
     }
 }

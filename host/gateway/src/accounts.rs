@@ -65,7 +65,7 @@ pub struct Accounts(Arc<Inner>);
 struct Inner {
     database: Database,
     keys: KeyFile,
-    directory: watch::Sender<Option<Arc<Directory>>>,
+    directory_sender: watch::Sender<Option<Arc<Directory>>>,
     /// The lock that a task holds while it reads the database. Without it, two tasks could read at the same time, and
     /// the one with the older content could store its result last.
     loading: tokio::sync::Mutex<()>,
@@ -84,7 +84,7 @@ impl Accounts {
         let path = &config.key_file;
         let database = Database::new(&config.database)?;
         let keys = if config.creates_key && !path.exists() {
-            let sealed = database.sealed_count().await?;
+            let sealed = database.sealed_token_count().await?;
             if sealed > 0 {
                 return Err(AccountsError::MissingKey {
                     file: path.clone(),
@@ -98,7 +98,7 @@ impl Accounts {
         Ok(Self(Arc::new(Inner {
             keys: keys.map_err(AccountsError::Unavailable)?,
             database,
-            directory: watch::Sender::new(None),
+            directory_sender: watch::Sender::new(None),
             loading: tokio::sync::Mutex::default(),
             stale_reason: Mutex::default(),
             register_token_lifetime: config.register_token_lifetime,
@@ -110,7 +110,7 @@ impl Accounts {
 
     /// Returns the directory that was last read, or an error if none has been read yet.
     pub fn directory(&self) -> Result<Arc<Directory>, AccountsError> {
-        self.0.directory.borrow().clone().ok_or_else(|| {
+        self.0.directory_sender.borrow().clone().ok_or_else(|| {
             let stale_reason = self.stale_reason();
             AccountsError::Unavailable(stale_reason.unwrap_or_else(|| "it was not read yet".to_owned()))
         })
@@ -118,7 +118,7 @@ impl Accounts {
 
     /// Returns a receiver of the directory, which is `None` at first. Changes by any gateway arrive within a second.
     pub fn changes(&self) -> watch::Receiver<Option<Arc<Directory>>> {
-        self.0.directory.subscribe()
+        self.0.directory_sender.subscribe()
     }
 
     /// Returns the reason why the directory may be out of date, or `None` if it is up to date.
@@ -127,7 +127,7 @@ impl Accounts {
     }
 
     pub(crate) fn status(&self) -> AccountsStatus {
-        let borrowed = self.0.directory.borrow();
+        let borrowed = self.0.directory_sender.borrow();
         let directory = borrowed.as_deref();
         AccountsStatus {
             read: directory.is_some(),
@@ -139,7 +139,7 @@ impl Accounts {
 
     /// Waits until this session no longer has this permission for the target: because the token was revoked or has
     /// expired, the permission was withdrawn, or the user or cluster was removed.
-    pub async fn until_denied(
+    pub async fn wait_until_denied(
         &self,
         session: &UserSession,
         target: &AccessTarget,
@@ -151,19 +151,19 @@ impl Accounts {
         };
         let remaining_lifetime = session.expires_at.0.duration_since(Moment::now().0);
         tokio::select! {
-            denied = self.until(check) => denied,
+            denied = self.wait_until_check_fails(check) => denied,
             () = tokio::time::sleep(remaining_lifetime.unwrap_or_default()) => {
                 TokenDenied::Expired(session.user.name.to_string())
             }
         }
     }
 
-    pub async fn until_agent_denied(&self, cluster_id: &str, register_token: &[u8]) -> TokenDenied {
-        self.until(|directory| directory.agent(cluster_id, register_token).map(drop))
+    pub async fn wait_until_agent_denied(&self, cluster_id: &str, register_token: &[u8]) -> TokenDenied {
+        self.wait_until_check_fails(|directory| directory.authenticate_agent(cluster_id, register_token).map(drop))
             .await
     }
 
-    async fn until(&self, check: impl Fn(&Directory) -> Result<(), TokenDenied>) -> TokenDenied {
+    async fn wait_until_check_fails(&self, check: impl Fn(&Directory) -> Result<(), TokenDenied>) -> TokenDenied {
         let mut changes = self.changes();
         loop {
             let directory = changes.borrow_and_update().clone();
@@ -195,7 +195,12 @@ impl Accounts {
             *is_open = true;
         }
         let revision = self.0.database.revision().await?;
-        let known_revision = self.0.directory.borrow().as_ref().map(|directory| directory.revision);
+        let known_revision = self
+            .0
+            .directory_sender
+            .borrow()
+            .as_ref()
+            .map(|directory| directory.revision);
         if known_revision != Some(revision) {
             self.load().await?;
         }
@@ -206,7 +211,7 @@ impl Accounts {
         let Inner {
             database,
             keys,
-            directory,
+            directory_sender: directory,
             loading,
             ..
         } = &*self.0;

@@ -24,7 +24,7 @@ pub use crate::accounts::{ImportedAccounts, Reencrypted};
 const LONGEST_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
 
-const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 503];
+const REFUSAL_STATUSES: &[u16] = &[404, 408, 409, 413, 415, 503];
 
 /// Returns the routes for users and clusters. Their handlers get the [`Accounts`] from the extensions of the port.
 #[rustfmt::skip]
@@ -55,15 +55,15 @@ pub fn routes() -> Vec<Route> {
         Route::new(Post, admin_role, register_token, "createRegisterToken", "Create or rotate a register token", create_register_token)
             .description("A previous one is no longer valid. The value is shown only in this reply."),
         Route::new(Delete, admin_role, register_token, "revokeRegisterToken", "Revoke a register token", revoke_register_token),
-        Route::new(Post, admin_role, permissions, "grantPermission", "Grant a permission for a cluster", grant)
+        Route::new(Post, admin_role, permissions, "grantPermission", "Grant a permission for a cluster", grant_permission)
             .description("It replaces another one of the same user."),
-        Route::new(Delete, admin_role, permission, "withdrawPermission", "Withdraw a permission for a cluster", withdraw),
+        Route::new(Delete, admin_role, permission, "withdrawPermission", "Withdraw a permission for a cluster", withdraw_permission),
         Route::new(Post, admin_role, reencrypt_path, "reencrypt", "Encrypt the tokens of clusters with the first key of the key file", reencrypt)
             .description("The file is read again first."),
         Route::new(Post, admin_role, import_path, "importAccounts", "Copy users and clusters of bcs-api from the same database", import)
             .description("In one transaction, with their IDs. If rows conflict with what is here, all of them are listed and nothing is copied. What was copied before is not copied again, and bcs-api's tables stay as they are."),
     ];
-    routes.into_iter().map(|route| route.refusals(REFUSALS)).collect()
+    routes.into_iter().map(|route| route.refusals(REFUSAL_STATUSES)).collect()
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -111,13 +111,13 @@ impl From<AccountsError> for ApiError {
     }
 }
 
-fn accounts<P, Q, B>(call: &Call<P, Q, B>) -> Result<&Accounts, ApiError> {
+fn accounts_of<P, Q, B>(call: &Call<P, Q, B>) -> Result<&Accounts, ApiError> {
     call.extension().ok_or_else(|| {
         ApiError::NotFound("this driver has no users and clusters: configure `dialect.gateway.accounts`".to_owned())
     })
 }
 
-fn user(accounts: &Accounts, name: &str) -> Result<Arc<User>, ApiError> {
+fn find_user(accounts: &Accounts, name: &str) -> Result<Arc<User>, ApiError> {
     Ok(accounts.user(user_name(name)?.as_str())?)
 }
 
@@ -125,26 +125,26 @@ fn user_name(name: &str) -> Result<UserName, ApiError> {
     UserName::plain(name).map_err(|error| ApiError::Malformed(error.to_string()))
 }
 
-fn removed(kind: &str, name: &str) -> Json<Removed> {
+fn removed_reply(kind: &str, name: &str) -> Json<Removed> {
     Json(Removed {
         removed: format!("{kind} {name}"),
     })
 }
 
 async fn list_users(call: Call) -> Result<Json<UserList>, ApiError> {
-    let directory = accounts(&call)?.directory()?;
+    let directory = accounts_of(&call)?.directory()?;
     let users = directory.users().map(|user| UserEntry::new(user, &directory));
     Ok(Json(UserList { users: users.collect() }))
 }
 
 async fn get_user(call: Call<UserPath>) -> Result<Json<UserEntry>, ApiError> {
-    let accounts = accounts(&call)?;
-    let user = user(accounts, &call.path.name)?;
+    let accounts = accounts_of(&call)?;
+    let user = find_user(accounts, &call.path.name)?;
     Ok(Json(UserEntry::new(&user, &*accounts.directory()?)))
 }
 
 async fn create_user(call: Call<Nothing, Nothing, Json<NewUser>>) -> Result<Json<UserEntry>, ApiError> {
-    let (accounts, by) = (accounts(&call)?, call.client_name());
+    let (accounts, by) = (accounts_of(&call)?, call.client_name());
     let Json(NewUser {
         name,
         super_user,
@@ -157,13 +157,15 @@ async fn create_user(call: Call<Nothing, Nothing, Json<NewUser>>) -> Result<Json
 
 async fn delete_user(call: Call<UserPath>) -> Result<Json<Removed>, ApiError> {
     let name = user_name(&call.path.name)?;
-    accounts(&call)?.delete_user(&call.client_name(), name.as_str()).await?;
-    Ok(removed("user", name.as_str()))
+    accounts_of(&call)?
+        .delete_user(&call.client_name(), name.as_str())
+        .await?;
+    Ok(removed_reply("user", name.as_str()))
 }
 
 async fn create_token(call: Call<UserPath, Nothing, Json<NewToken>>) -> Result<Json<IssuedToken>, ApiError> {
-    let accounts = accounts(&call)?;
-    let user = user(accounts, &call.path.name)?;
+    let accounts = accounts_of(&call)?;
+    let user = find_user(accounts, &call.path.name)?;
     let Json(NewToken { expires_in }) = call.body;
     let lifetime = Duration::from_secs(expires_in);
     if !(SHORTEST_LIFETIME..=LONGEST_LIFETIME).contains(&lifetime) {
@@ -181,15 +183,15 @@ async fn create_token(call: Call<UserPath, Nothing, Json<NewToken>>) -> Result<J
 }
 
 async fn revoke_token(call: Call<TokenPath>) -> Result<Json<Removed>, ApiError> {
-    let accounts = accounts(&call)?;
+    let accounts = accounts_of(&call)?;
     let TokenPath { name, id } = &call.path;
-    let user = user(accounts, name)?;
+    let user = find_user(accounts, name)?;
     accounts.revoke_token(&call.client_name(), &user, TokenId(*id)).await?;
-    Ok(removed("token", &format!("{id} of {}", user.name)))
+    Ok(removed_reply("token", &format!("{id} of {}", user.name)))
 }
 
 async fn list_clusters(call: Call) -> Result<Json<ClusterList>, ApiError> {
-    let directory = accounts(&call)?.directory()?;
+    let directory = accounts_of(&call)?.directory()?;
     let clusters = directory
         .clusters()
         .map(|cluster| ClusterEntry::new(cluster, &directory));
@@ -199,14 +201,14 @@ async fn list_clusters(call: Call) -> Result<Json<ClusterList>, ApiError> {
 }
 
 async fn create_cluster(call: Call<Nothing, Nothing, Json<NewCluster>>) -> Result<Json<ClusterEntry>, ApiError> {
-    let accounts = accounts(&call)?;
+    let accounts = accounts_of(&call)?;
     let Json(NewCluster {
         id,
         creator,
         project_id,
         kind,
     }) = &call.body;
-    let creator = creator.as_ref().map(|name| user(accounts, name)).transpose()?;
+    let creator = creator.as_ref().map(|name| find_user(accounts, name)).transpose()?;
     let kind = match kind {
         None => ClusterType::Kubernetes,
         Some(text) => text
@@ -223,12 +225,12 @@ async fn create_cluster(call: Call<Nothing, Nothing, Json<NewCluster>>) -> Resul
 
 async fn delete_cluster(call: Call<ClusterPath>) -> Result<Json<Removed>, ApiError> {
     let id = &call.path.id;
-    accounts(&call)?.delete_cluster(&call.client_name(), id).await?;
-    Ok(removed("cluster", id))
+    accounts_of(&call)?.delete_cluster(&call.client_name(), id).await?;
+    Ok(removed_reply("cluster", id))
 }
 
 async fn create_register_token(call: Call<ClusterPath>) -> Result<Json<IssuedToken>, ApiError> {
-    let accounts = accounts(&call)?;
+    let accounts = accounts_of(&call)?;
     let cluster = accounts.cluster(&call.path.id)?;
     let token = accounts
         .create_register_token(&call.client_name(), &cluster, true)
@@ -241,37 +243,39 @@ async fn create_register_token(call: Call<ClusterPath>) -> Result<Json<IssuedTok
 }
 
 async fn revoke_register_token(call: Call<ClusterPath>) -> Result<Json<Removed>, ApiError> {
-    let accounts = accounts(&call)?;
+    let accounts = accounts_of(&call)?;
     let cluster = accounts.cluster(&call.path.id)?;
     accounts.revoke_register_token(&call.client_name(), &cluster).await?;
-    Ok(removed("register token of", &cluster.id))
+    Ok(removed_reply("register token of", &cluster.id))
 }
 
-async fn grant(call: Call<ClusterPath, Nothing, Json<PermissionEntry>>) -> Result<Json<ClusterEntry>, ApiError> {
-    let accounts = accounts(&call)?;
+async fn grant_permission(
+    call: Call<ClusterPath, Nothing, Json<PermissionEntry>>,
+) -> Result<Json<ClusterEntry>, ApiError> {
+    let accounts = accounts_of(&call)?;
     let cluster = accounts.cluster(&call.path.id)?;
     let Json(PermissionEntry { user: name, permission }) = &call.body;
-    let user = user(accounts, name)?;
+    let user = find_user(accounts, name)?;
     let access: Access = permission
         .parse()
         .map_err(|error| ApiError::Malformed(format!("permission: {error}")))?;
     accounts
-        .grant(&call.client_name(), &user, &cluster, Some(access))
+        .set_access(&call.client_name(), &user, &cluster, Some(access))
         .await?;
     let cluster = accounts.cluster(&cluster.id)?;
     Ok(Json(ClusterEntry::new(&cluster, &*accounts.directory()?)))
 }
 
-async fn withdraw(call: Call<PermissionPath>) -> Result<Json<Removed>, ApiError> {
-    let accounts = accounts(&call)?;
+async fn withdraw_permission(call: Call<PermissionPath>) -> Result<Json<Removed>, ApiError> {
+    let accounts = accounts_of(&call)?;
     let PermissionPath { id, user: name } = &call.path;
-    let (cluster, user) = (accounts.cluster(id)?, user(accounts, name)?);
-    accounts.grant(&call.client_name(), &user, &cluster, None).await?;
-    Ok(removed("permission of", &format!("{} for {id}", user.name)))
+    let (cluster, user) = (accounts.cluster(id)?, find_user(accounts, name)?);
+    accounts.set_access(&call.client_name(), &user, &cluster, None).await?;
+    Ok(removed_reply("permission of", &format!("{} for {id}", user.name)))
 }
 
 async fn reencrypt(call: Call) -> Result<Json<Reencrypted>, ApiError> {
-    Ok(Json(accounts(&call)?.reencrypt(&call.client_name()).await?))
+    Ok(Json(accounts_of(&call)?.reencrypt(&call.client_name()).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -286,5 +290,5 @@ struct ImportQuery {
 async fn import(call: Call<Nothing, ImportQuery>) -> Result<Json<ImportedAccounts>, ApiError> {
     let replaced_names = call.query.replace.iter().flat_map(|names| names.split(','));
     let replace: Vec<UserName> = replaced_names.map(user_name).collect::<Result<_, _>>()?;
-    Ok(Json(accounts(&call)?.import(&call.client_name(), &replace).await?))
+    Ok(Json(accounts_of(&call)?.import(&call.client_name(), &replace).await?))
 }

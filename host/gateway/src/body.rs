@@ -18,21 +18,21 @@ use http_body_util::{BodyExt, Limited};
 use super::{error::GatewayError, yaml};
 
 /// The content types of YAML bodies. bcs-api accepts only the first of them.
-const YAML: [&str; 2] = ["application/x-yaml", "application/yaml"];
+const YAML_TYPES: [&str; 2] = ["application/x-yaml", "application/yaml"];
 
 pub(super) fn is_yaml(head: &Parts) -> bool {
     let Some(value) = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
         return false;
     };
     let essence = value.split(';').next().unwrap_or_default().trim();
-    YAML.iter().any(|yaml| essence.eq_ignore_ascii_case(yaml))
+    YAML_TYPES.iter().any(|yaml| essence.eq_ignore_ascii_case(yaml))
 }
 
-pub(super) async fn convert(head: &mut Parts, body: Body, limits: BodyLimits) -> Result<Body, GatewayError> {
+pub(super) async fn convert_yaml(head: &mut Parts, body: Body, limits: BodyLimits) -> Result<Body, GatewayError> {
     let bytes = limits
         .collect(head, body)
         .await
-        .map_err(|error| GatewayError::from(&error.end()))?;
+        .map_err(|error| GatewayError::from(&error.end_reason()))?;
     let work = if yaml::may_expand(&bytes) {
         limits.size
     } else {
@@ -71,7 +71,7 @@ pub(super) async fn stream_body(
         // a header `Content-Encoding`, `collect` would refuse the body without reading it, so this header is removed.
         head.headers.remove(http::header::CONTENT_ENCODING);
         return match limits.collect(head, body).await {
-            Err(error) => Err(GatewayError::from(&error.end())),
+            Err(error) => Err(GatewayError::from(&error.end_reason())),
             Ok(_) => Err(GatewayError::TooLarge { limit: limits.size }),
         };
     }
@@ -127,7 +127,7 @@ mod tests {
             ("content-md5", "x"),
             ("x-kept", "1"),
         ]);
-        let body = convert(&mut head, Body::from("a: 1"), LIMITS).await.unwrap();
+        let body = convert_yaml(&mut head, Body::from("a: 1"), LIMITS).await.unwrap();
         assert_eq!(body.collect().await.unwrap().to_bytes(), r#"{"a":1}"#);
         assert_eq!(head.headers["content-type"], "application/json");
         assert_eq!(head.headers["content-length"], "7");

@@ -74,7 +74,7 @@ impl ClusterDrivers {
         })
     }
 
-    pub(super) fn no_driver(&self) -> Option<&'static str> {
+    pub(super) fn no_driver_reason(&self) -> Option<&'static str> {
         let servers = self.followed_servers()?;
         (servers.is_known && servers.servers.is_empty()).then_some("no driver of it is registered")
     }
@@ -93,7 +93,7 @@ impl ClusterDrivers {
 
     fn problem(&self) -> Option<String> {
         let servers = self.followed_servers()?;
-        match (&servers.stale_reason, self.no_driver()) {
+        match (&servers.stale_reason, self.no_driver_reason()) {
             (Some(reason), _) => Some(reason.clone()),
             (None, Some(no_driver)) => Some(no_driver.to_owned()),
             (None, None) if servers.is_known => None,
@@ -111,7 +111,7 @@ impl Clusters {
                 ClusterDrivers::new(&config.drivers, id.clone(), servers, None),
             )
         });
-        Self::following(
+        Self::with_discovery(
             &config.drivers,
             listed_clusters.collect(),
             config.discovery.clone().zip(service),
@@ -119,7 +119,7 @@ impl Clusters {
         )
     }
 
-    pub(super) fn following(
+    pub(super) fn with_discovery(
         drivers: &UpstreamConfig,
         listed_clusters: BTreeMap<ClusterId, Arc<ClusterDrivers>>,
         discovery: Option<(NodePath, &ZooKeeper)>,
@@ -158,9 +158,9 @@ impl Clusters {
         let is_decided = |list: &Arc<KnownClusters>| list.is_known || list.clusters.contains_key(id);
         // `wait_for` fails only if the task that follows the list of clusters has ended. Then the last list is used.
         let _ = tokio::time::timeout(self.wait, receiver.wait_for(is_decided)).await;
-        let current = self.now();
+        let current = self.current_clusters();
         let reason = match current.clusters.get(id) {
-            Some(drivers) => match drivers.no_driver() {
+            Some(drivers) => match drivers.no_driver_reason() {
                 None => return Ok(drivers.clone()),
                 Some(reason) => reason,
             },
@@ -173,7 +173,7 @@ impl Clusters {
         })
     }
 
-    pub(super) fn now(&self) -> Arc<KnownClusters> {
+    pub(super) fn current_clusters(&self) -> Arc<KnownClusters> {
         self.known_clusters.borrow().clone()
     }
 
@@ -213,7 +213,11 @@ impl ClusterFollower {
             .collect();
         // Each cluster has a node whose name is the ID of the cluster. Drivers can register next to these nodes, so
         // names that are not IDs of clusters are skipped.
-        for id in names.children.iter().filter_map(|name| ClusterId::of_node(name).ok()) {
+        for id in names
+            .children
+            .iter()
+            .filter_map(|name| ClusterId::from_node_name(name).ok())
+        {
             let Ok(path) = self.path.child(id.as_str()) else {
                 continue;
             };

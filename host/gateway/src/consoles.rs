@@ -26,7 +26,7 @@ const CLUSTER_PARAMETER: &str = "cluster_id";
 const HOST_PARAMETER: &str = "host_ip";
 /// The time for which the list of a cluster's hosts is cached. If a console is on a host that the list does not
 /// contain, the list is read again at once.
-const LIFETIME: Duration = Duration::from_secs(60);
+const HOSTS_LIFETIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct Hosts(Mutex<Option<(Instant, HashSet<IpAddr>)>>);
@@ -59,7 +59,7 @@ fn parameter(head: &Parts, name: &str) -> Option<String> {
     pair.map(|(_, value)| value.into_owned())
 }
 
-pub(super) fn name_cluster(head: &mut Parts) {
+pub(super) fn set_cluster_header(head: &mut Parts) {
     if head.headers.contains_key(CLUSTER_HEADER) || !is_console(head) {
         return;
     }
@@ -78,7 +78,7 @@ pub(super) async fn check_host(head: &Parts, drivers: &ClusterDrivers, limits: B
             "{HOST_PARAMETER} {host:?} is not an IP address"
         )));
     };
-    let is_known = |hosts: &(Instant, HashSet<IpAddr>)| hosts.0.elapsed() < LIFETIME && hosts.1.contains(&host);
+    let is_known = |hosts: &(Instant, HashSet<IpAddr>)| hosts.0.elapsed() < HOSTS_LIFETIME && hosts.1.contains(&host);
     if drivers.hosts.0.lock().as_ref().is_some_and(is_known) {
         return Ok(());
     }
@@ -115,7 +115,7 @@ async fn read_hosts(
              /cluster/resources (HTTP {status}): {reason}"
         ))
     };
-    let bytes = body_outcome.map_err(|error| unreadable(error.end().to_string()))?;
+    let bytes = body_outcome.map_err(|error| unreadable(error.end_reason().to_string()))?;
     let resources: DriverResources = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
     let hosts = resources.data.agents.iter().filter_map(|agent| agent.ip.parse().ok());
     Ok(hosts.map(|host: IpAddr| host.to_canonical()).collect())

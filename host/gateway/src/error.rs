@@ -1,7 +1,7 @@
 //! The reasons why the gateway does not forward a request, and their replies.
 
 use admittance_admission::keywords;
-use admittance_bcs::reply::{API, Code, filter_error, handler_error};
+use admittance_bcs::reply::{API_NAME, Code, filter_error, handler_error};
 use admittance_dialect::EndReason;
 use bytes::Bytes;
 use http::{
@@ -28,7 +28,7 @@ keywords!(Statuses, "value of `statuses`": Ok = "ok", Driver = "driver");
 impl Statuses {
     /// Returns the HTTP status that the client gets if the driver replies with `status`. With `Self::Ok`, this is
     /// always 200, unless the driver switches to another protocol: then the client gets the status 101.
-    pub(super) fn of_reply(self, status: StatusCode) -> StatusCode {
+    pub(super) fn reply_status(self, status: StatusCode) -> StatusCode {
         match self {
             Self::Driver => status,
             Self::Ok if status.is_informational() => status,
@@ -159,7 +159,7 @@ impl GatewayError {
         } = self.form();
         let message = self.to_string();
         let mut response = match writer {
-            EnvelopeWriter::Handler => handler_error(Some(API), statuses.of_reply(status), code, &message),
+            EnvelopeWriter::Handler => handler_error(Some(API_NAME), statuses.reply_status(status), code, &message),
             EnvelopeWriter::Filter => filter_error(status, code, &message),
         };
         let headers = response.headers_mut();
@@ -242,8 +242,8 @@ mod tests {
     fn driver_statuses_become_200_if_configured() {
         for (status, ok) in [(200, 200), (201, 200), (400, 200), (404, 200), (500, 200), (101, 101)] {
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(Statuses::Ok.of_reply(status), ok);
-            assert_eq!(Statuses::Driver.of_reply(status), status);
+            assert_eq!(Statuses::Ok.reply_status(status), ok);
+            assert_eq!(Statuses::Driver.reply_status(status), status);
         }
     }
 }

@@ -24,8 +24,8 @@ use admittance_bcs::{
 };
 use admittance_dialect::{Dialect, EndReason, KubernetesApi};
 use admittance_net::{
-    bearer::bearer,
-    header::only,
+    bearer::bearer_token,
+    header::only_value,
     upstream::{Upstream, UpstreamServer, is_upgrade},
 };
 use axum::body::Body;
@@ -72,8 +72,8 @@ struct Inner {
     host: Host,
     limits: BodyLimits,
     /// A token that is cancelled when the gateway begins to stop. Then each tunnel ends as soon as no request uses it.
-    stop: CancellationToken,
-    chains: AdmissionService<BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>>,
+    stop_token: CancellationToken,
+    admission_service: AdmissionService<BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>>,
 }
 
 pub(crate) struct OtherGateways<'a> {
@@ -115,23 +115,23 @@ impl KubernetesProxy {
             peers: other_gateways.map(|other_gateways| Arc::new(Peers::new(other_gateways))),
             host: host.clone(),
             limits,
-            stop: CancellationToken::new(),
-            chains: layer.layer(BoxCloneSyncService::new(service_fn(forward))),
+            stop_token: CancellationToken::new(),
+            admission_service: layer.layer(BoxCloneSyncService::new(service_fn(forward))),
         }))
     }
 
     pub(crate) fn is_cluster_or_tunnel_path(path: &str) -> bool {
-        path.starts_with(path::PREFIX) || path == headers::PATH
+        path.starts_with(path::PREFIX) || path == headers::TUNNEL_PATH
     }
 
     pub(crate) async fn answer(&self, request: Request<Body>) -> LoggedReply {
-        if request.uri().path() == headers::PATH {
-            return self.connect(request).await;
+        if request.uri().path() == headers::TUNNEL_PATH {
+            return self.accept_tunnel(request).await;
         }
         let inner = &*self.0;
-        let is_upgrade = is_upgrade(&request) && switches(request.headers());
+        let is_known_upgrade = is_upgrade(&request) && has_known_upgrade(request.headers());
         let (mut head, body) = request.into_parts();
-        let admitted = match inner.admit(&mut head, is_upgrade).await {
+        let admitted_request = match inner.admit(&mut head, is_known_upgrade).await {
             Ok(admitted) => admitted,
             Err((error, recipient)) => {
                 return LoggedReply {
@@ -142,49 +142,55 @@ impl KubernetesProxy {
         };
         let watched_right = WatchedRight::new(
             &inner.accounts,
-            &admitted.session,
-            admitted.target,
-            admitted.required_permission,
-            admitted.route.clone(),
+            &admitted_request.session,
+            admitted_request.target,
+            admitted_request.required_permission,
+            admitted_request.route.clone(),
         );
-        if is_upgrade {
+        if is_known_upgrade {
             watched_right.guard_tunnel(&mut head.extensions);
         }
         let state_request = StateRequest {
-            upstream: &admitted.route.upstream,
+            upstream: &admitted_request.route.upstream,
             limits: inner.limits,
         };
         let table = inner.host.table();
-        let settled = state_request.settle(&mut head, body, |inspection| table.may_match(&inspection.outline()));
-        let response = match settled.await {
+        let settlement =
+            state_request.add_stored_state(&mut head, body, |inspection| table.may_match(&inspection.outline()));
+        let response = match settlement.await {
             Err(reply) => *reply,
             Ok(body) => {
-                head.extensions.insert(admitted.route.clone());
-                let front = head.extensions.get::<Arc<FrontEnd>>();
+                head.extensions.insert(admitted_request.route.clone());
+                let front_end = head.extensions.get::<Arc<FrontEnd>>();
                 head.extensions.insert(Arc::new(FrontEnd {
-                    cluster: Some(admitted.cluster.id.as_str().into()),
-                    ..front.map(|front| (**front).clone()).unwrap_or_default()
+                    cluster: Some(admitted_request.cluster.id.as_str().into()),
+                    ..front_end.map(|front| (**front).clone()).unwrap_or_default()
                 }));
-                match inner.chains.clone().call(Request::from_parts(head, body)).await {
+                match inner
+                    .admission_service
+                    .clone()
+                    .call(Request::from_parts(head, body))
+                    .await
+                {
                     Ok(response) => response,
                     Err(never) => match never {},
                 }
             }
         };
         LoggedReply {
-            response: response.map(|body| watched_right.body(body)),
-            recipient: Some(recipient(&admitted.cluster, &admitted.session)),
+            response: response.map(|body| watched_right.watch_body(body)),
+            recipient: Some(recipient(&admitted_request.cluster, &admitted_request.session)),
         }
     }
 
     /// Begins to stop: each tunnel ends as soon as no request uses it.
     pub(crate) fn stop(&self) {
-        self.0.stop.cancel();
+        self.0.stop_token.cancel();
     }
 
     /// Waits until no agent has a tunnel to this gateway. A tunnel stays open while other gateways use it.
-    pub(crate) async fn until_agents_are_gone(&self) {
-        self.0.routes.until_agents_are_gone().await;
+    pub(crate) async fn wait_until_agents_are_gone(&self) {
+        self.0.routes.wait_until_agents_are_gone().await;
     }
 
     pub(crate) fn tunnel_changes(&self) -> tokio::sync::watch::Receiver<()> {
@@ -199,8 +205,8 @@ impl KubernetesProxy {
         let Ok(directory) = self.0.accounts.directory() else {
             return Vec::new();
         };
-        let registered = directory.clusters().filter(|cluster| cluster.is_kubernetes());
-        let clusters = registered.map(|cluster| {
+        let registered_clusters = directory.clusters().filter(|cluster| cluster.is_kubernetes());
+        let clusters = registered_clusters.map(|cluster| {
             let state = self.0.routes.state(&cluster.id);
             let has_tunnel = state.tunnels + state.gateways > 0;
             let server_health = state.upstream.iter().flat_map(Upstream::health);
@@ -236,9 +242,9 @@ impl KubernetesProxy {
             }
         };
         let metrics = async {
-            let mut turns = tokio::time::interval(METRICS_INTERVAL);
+            let mut ticks = tokio::time::interval(METRICS_INTERVAL);
             loop {
-                turns.tick().await;
+                ticks.tick().await;
                 self.0.routes.renew_metrics();
             }
         };
@@ -277,7 +283,7 @@ impl Inner {
         // A user without access to the cluster gets the same reply as for a cluster that does not exist. Otherwise,
         // users could find out which identifiers exist.
         let (cluster, access) = directory
-            .by_identifier(path.identifier)
+            .cluster_by_identifier(path.identifier)
             .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))
             .ok_or_else(|| without_recipient(KubernetesError::NoCluster(path.identifier.to_owned())))?;
         let with_recipient = |error: KubernetesError| (error, Some(recipient(&cluster, &session)));
@@ -286,7 +292,7 @@ impl Inner {
         directory
             .check_access(&session.user, &target, required_permission)
             .map_err(|denied| with_recipient(denied.into()))?;
-        let route = self.routes.to(&cluster, &self.accounts).map_err(with_recipient)?;
+        let route = self.routes.route_to(&cluster, &self.accounts).map_err(with_recipient)?;
         let user = &session.user;
         let super_user_groups = if user.is_super_user {
             route.super_user_groups().await
@@ -295,7 +301,7 @@ impl Inner {
         };
         let identity = ImpersonatedUser::new(user.name.impersonated_name(), &user.groups, access, super_user_groups);
         head.uri = path.rest;
-        if !identity.replace(&mut head.headers, &route.authorization, is_upgrade) {
+        if !identity.replace_headers(&mut head.headers, &route.authorization, is_upgrade) {
             let message = format!(
                 "{} cannot be impersonated: its name or a group has unusual characters",
                 user.name
@@ -344,24 +350,24 @@ async fn send(upstream: &Upstream, request: Request<Body>) -> Result<Response<Bo
 }
 
 fn end_reply(end: &EndReason<'_>) -> Response<Body> {
-    Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
+    Passage::Ended(end.as_str()).mark_response(KubernetesApi.reply(end).map(Body::from))
 }
 
 /// Returns whether a request switches to WebSocket or SPDY, the protocols of Kubernetes. A switch to another protocol,
 /// such as `h2c`, is not forwarded, because requests in that protocol could evade the checks.
-fn switches(headers: &HeaderMap) -> bool {
+fn has_known_upgrade(headers: &HeaderMap) -> bool {
     let is_known = |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");
-    only(headers, UPGRADE).is_some_and(|protocol| is_known(protocol.as_bytes()))
+    only_value(headers, UPGRADE).is_some_and(|protocol| is_known(protocol.as_bytes()))
 }
 
 fn error_reply(error: &KubernetesError) -> Response<Body> {
     tracing::info!(end = error.as_str(), "the request ends here: {error}");
-    Passage::Ended(error.as_str()).mark(error.reply().map(Body::from))
+    Passage::Ended(error.as_str()).mark_response(error.reply().map(Body::from))
 }
 
 /// Returns the token in the headers of a request. Several are an error, because they could belong to several users.
 fn token_of(headers: &HeaderMap) -> Result<&[u8], KubernetesError> {
-    let token = only(headers, AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+    let token = only_value(headers, AUTHORIZATION).and_then(|value| bearer_token(value.as_bytes()));
     token.filter(|token| !token.is_empty()).ok_or_else(|| {
         let message = "anonymous requests is forbidden: send one `Authorization: Bearer TOKEN`";
         KubernetesError::Unauthenticated(message.to_owned())

@@ -48,11 +48,11 @@ impl GatewayNamespaces {
                 return refused("this route is for the whole cluster");
             }
         };
-        self.check(matched_route.parameter("ns"))?;
+        self.check_namespace(matched_route.parameter("ns"))?;
         Ok(remaining)
     }
 
-    fn check(&self, namespace: &str) -> Result<(), GatewayError> {
+    fn check_namespace(&self, namespace: &str) -> Result<(), GatewayError> {
         if self.0.contains(namespace) {
             Ok(())
         } else {
@@ -64,7 +64,7 @@ impl GatewayNamespaces {
 
     /// Checks that the token may use the namespace in the body. Returns the body with its keys in the spelling that
     /// drivers document, so that every driver reads the namespace that was checked.
-    pub(super) async fn checked_body(
+    pub(super) async fn check_body(
         &self,
         head: &mut Parts,
         body: Body,
@@ -72,14 +72,14 @@ impl GatewayNamespaces {
         limits: BodyLimits,
     ) -> Result<Body, GatewayError> {
         let collected = limits.collect(head, body).await;
-        let bytes = collected.map_err(|error| GatewayError::from(&error.end()))?;
+        let bytes = collected.map_err(|error| GatewayError::from(&error.end_reason()))?;
         let reading = Bcs::new(cluster.clone())
-            .read(head, &Inspection::new(Operation::Create), &bytes)
+            .read_body(head, &Inspection::new(Operation::Create), &bytes)
             .map_err(|rejection| GatewayError::Unreadable(rejection.message))?;
         let BodyReading::Admit { request, canonical } = reading else {
             return Err(GatewayError::Unreadable("it is not an object with a kind".to_owned()));
         };
-        self.check(request.namespace.as_deref().unwrap_or_default())?;
+        self.check_namespace(request.namespace.as_deref().unwrap_or_default())?;
         let bytes: Bytes = canonical.unwrap_or(bytes);
         head.headers.insert(http::header::CONTENT_LENGTH, bytes.len().into());
         head.headers.remove(http::header::TRANSFER_ENCODING);

@@ -21,7 +21,7 @@ pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
 pub(super) fn rewrite_prefix(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<PathAndQuery, GatewayError> {
     let after_prefix = uri.path().strip_prefix(prefix).filter(|rest| rest.len() > 1);
     let rest = after_prefix.ok_or(GatewayError::NoRoute)?;
-    if !is_plain(rest) {
+    if !has_plain_segments(rest) {
         return Err(GatewayError::DotSegment);
     }
     let text = match uri.query() {
@@ -33,7 +33,7 @@ pub(super) fn rewrite_prefix(uri: &Uri, prefix: &str, new_prefix: &str) -> Resul
 
 /// Returns whether no segment of the path is empty, `.` or `..`. The path may end with a slash. Percent-encoded slashes
 /// separate segments, too.
-fn is_plain(rest: &str) -> bool {
+fn has_plain_segments(rest: &str) -> bool {
     let decoded = decode(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();
     if segments.last() == Some(&"") {
@@ -44,7 +44,7 @@ fn is_plain(rest: &str) -> bool {
 
 /// The maximum number of times that percent-encoding is removed from a path before the path is checked. There can be
 /// several servers between a client and a driver, and each of them may decode the path once.
-const ROUNDS: usize = 4;
+const MAX_DECODE_ROUNDS: usize = 4;
 
 /// Returns whether every server reads this path in the same way: it has no encoded slash, and nothing is encoded twice.
 pub(super) fn has_one_reading(path: &str) -> bool {
@@ -55,7 +55,7 @@ pub(super) fn has_one_reading(path: &str) -> bool {
 /// Returns the path without percent-encoding. What is encoded several times is decoded several times.
 fn decode(path: &str) -> String {
     let mut text = path.to_owned();
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_DECODE_ROUNDS {
         if !text.contains('%') {
             break;
         }

@@ -61,7 +61,7 @@ impl FromIterator<ApiGroup> for PlainGroups {
 impl PlainGroups {
     /// Returns whether the path belongs to a custom resource of one of these groups. The name of the group is compared
     /// as text, so the path must not contain percent-encoding.
-    fn contain(&self, path: &str) -> bool {
+    fn contains_group_of(&self, path: &str) -> bool {
         path.strip_prefix(CUSTOM_RESOURCES)
             .and_then(|rest| rest.split('/').next())
             .is_some_and(|group| self.0.iter().any(|plain| plain.0 == group))
@@ -82,7 +82,7 @@ pub(crate) fn needed_permission(head: &Parts, plain: &PlainGroups) -> Permission
     match (matched.route.action, matched.route.permission) {
         (RouteAction::Scheduler(_), Permission::Read) if switches_protocols => Permission::Write,
         (_, Permission::Read) if !switches_protocols => Permission::Read,
-        (RouteAction::CustomResources, _) if plain.contain(path) => Permission::Write,
+        (RouteAction::CustomResources, _) if plain.contains_group_of(path) => Permission::Write,
         (_, Permission::Read) => Permission::Hooks,
         (_, permission) => permission,
     }

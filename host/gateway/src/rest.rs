@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use admittance::{BodyError, BodyLimits};
 use admittance_dialect::json_reply;
-use admittance_net::{bearer::bearer, header::only};
+use admittance_net::{bearer::bearer_token, header::only_value};
 use axum::body::Body;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, Response, StatusCode, header::AUTHORIZATION, request::Parts};
@@ -17,7 +17,7 @@ use serde_json::Value;
 use self::{
     error::RestError,
     handlers::RestCall,
-    routes::{AllowedCallers, find},
+    routes::{AllowedCallers, find_row},
 };
 use crate::{
     Statuses,
@@ -27,7 +27,7 @@ use crate::{
 /// The largest request body in bytes. The largest bodies contain credentials with a bundle of certificates.
 const LARGEST_BODY: usize = 256 * 1024;
 /// The prefix of a header `Authorization` with basic authentication. Its password is a token.
-const BASIC: &[u8] = b"Basic ";
+const BASIC_SCHEME: &[u8] = b"Basic ";
 
 #[derive(Debug)]
 pub(super) struct RestAnswer {
@@ -36,7 +36,7 @@ pub(super) struct RestAnswer {
     pub(super) holder: Option<Arc<str>>,
 }
 
-pub(super) fn is_rest(path: &str) -> bool {
+pub(super) fn is_rest_path(path: &str) -> bool {
     path.starts_with("/rest/")
 }
 
@@ -49,12 +49,12 @@ pub(super) async fn answer(
     statuses: Statuses,
 ) -> RestAnswer {
     let mut holder = None;
-    let (response, word) = match reply(accounts, head, body, limits, &mut holder).await {
+    let (response, word) = match reply_json(accounts, head, body, limits, &mut holder).await {
         Ok(json) => (json_reply(StatusCode::OK, json.to_string()), "rest"),
         Err(error) => {
             let (method, path) = (&head.method, head.uri.path());
             tracing::info!(%method, path, user = holder.as_deref(), "refused: {error}");
-            (error.reply(statuses), error.word())
+            (error.reply(statuses), error.label())
         }
     };
     RestAnswer {
@@ -64,19 +64,19 @@ pub(super) async fn answer(
     }
 }
 
-async fn reply(
+async fn reply_json(
     accounts: &Accounts,
     head: &Parts,
     body: Body,
     mut limits: BodyLimits,
     holder: &mut Option<Arc<str>>,
 ) -> Result<Value, RestError> {
-    let (row, parameter) = find(&head.method, head.uri.path())?;
+    let (row, parameter) = find_row(&head.method, head.uri.path())?;
     let directory = accounts.directory()?;
     let caller = match row.needs {
         AllowedCallers::Nothing => None,
         AllowedCallers::User | AllowedCallers::SuperUser | AllowedCallers::Cluster(_) => {
-            Some(caller(&directory, &head.headers)?)
+            Some(authenticate_caller(&directory, &head.headers)?)
         }
     };
     *holder = caller.as_ref().map(|caller| caller.session.user.name.as_str().into());
@@ -92,7 +92,7 @@ async fn reply(
         query: head.uri.query().unwrap_or_default(),
         body: &body.map_err(|error| match error {
             BodyError::NoMemory(refused) => RestError::Overloaded(refused),
-            error => RestError::Body(error.end().to_string()),
+            error => RestError::Body(error.end_reason().to_string()),
         })?,
     };
     call.run(row.action).await
@@ -104,12 +104,14 @@ struct RestCaller {
     token: Vec<u8>,
 }
 
-fn caller(directory: &Directory, headers: &HeaderMap) -> Result<RestCaller, RestError> {
+fn authenticate_caller(directory: &Directory, headers: &HeaderMap) -> Result<RestCaller, RestError> {
     // Several headers are refused, because their tokens could belong to several users.
-    let value = only(headers, AUTHORIZATION).ok_or(TokenDenied::Unknown)?.as_bytes();
-    let presented = match value.split_at_checked(BASIC.len()) {
-        Some((scheme, encoded)) if scheme.eq_ignore_ascii_case(BASIC) => password(encoded),
-        _ => bearer(value).map(<[u8]>::to_vec),
+    let value = only_value(headers, AUTHORIZATION)
+        .ok_or(TokenDenied::Unknown)?
+        .as_bytes();
+    let presented = match value.split_at_checked(BASIC_SCHEME.len()) {
+        Some((scheme, encoded)) if scheme.eq_ignore_ascii_case(BASIC_SCHEME) => password(encoded),
+        _ => bearer_token(value).map(<[u8]>::to_vec),
     };
     let token = presented.ok_or(TokenDenied::Unknown)?;
     let session = directory.authenticate(&token)?;
@@ -143,7 +145,7 @@ fn authorize(
                 .cluster(parameter)
                 .filter(|cluster| directory.permission(user, cluster).is_some())
                 .ok_or_else(|| RestError::ClusterNotFound(parameter.to_owned()))?;
-            directory.check(user, cluster, needed)?;
+            directory.check_permission(user, cluster, needed)?;
             Ok(Some(cluster.clone()))
         }
     }

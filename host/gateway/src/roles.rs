@@ -30,10 +30,10 @@ use crate::{
 };
 
 /// The time for which the writer's lease is valid after it was taken or renewed.
-const LEASE: Duration = Duration::from_secs(15);
+const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// The interval at which each gateway tries to take or renew the lease of the writer.
-const RENEWAL: Duration = Duration::from_secs(4);
-const RETRY: Duration = Duration::from_secs(5);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(4);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The sources of the roles of users in clusters, and the rights that these roles may contain.
 #[derive(Clone, Debug)]
@@ -100,30 +100,30 @@ impl RoleSync {
                 file.follow().await;
             }
         };
-        tokio::join!(self.renew_lease(), self.work(), reloaded);
+        tokio::join!(self.renew_lease(), self.write_while_leased(), reloaded);
     }
 
     async fn renew_lease(&self) {
         loop {
-            let renewed = self.accounts.lease_roles(&self.id, LEASE).await;
+            let renewed = self.accounts.lease_roles(&self.id, LEASE_DURATION).await;
             let is_writer = renewed.unwrap_or_else(|error| {
                 tracing::debug!(%error, "the lease of the writer of roles was not renewed");
                 false
             });
             self.is_writer
                 .send_if_modified(|was| std::mem::replace(was, is_writer) != is_writer);
-            sleep(RENEWAL).await;
+            sleep(RENEWAL_INTERVAL).await;
         }
     }
 
-    async fn work(&self) {
+    async fn write_while_leased(&self) {
         let mut is_writer = self.is_writer.subscribe();
         loop {
             // `wait_for` fails only after its sender was dropped, and `self` owns the sender.
             let _ = is_writer.wait_for(|is_writer| *is_writer).await;
             tracing::info!("this gateway writes the roles of users into the clusters");
             tokio::select! {
-                _ = async { tokio::join!(self.write_all(), self.store_configured(), self.subscribe()) } => {}
+                _ = async { tokio::join!(self.write_all(), self.store_configured_grants(), self.subscribe()) } => {}
                 _ = is_writer.wait_for(|is_writer| !*is_writer) => {}
             }
             self.pass.send_replace(PassResult::default());
@@ -132,7 +132,7 @@ impl RoleSync {
     }
 
     /// Keeps the grants in the database equal to the grants of the configuration. Never returns.
-    async fn store_configured(&self) {
+    async fn store_configured_grants(&self) {
         let mut contents = self.config.file.as_ref().map(RoleTable::contents);
         let mut changes = self.accounts.changes();
         // The grants in the database are known only after the directory was read for the first time.
@@ -142,9 +142,9 @@ impl RoleSync {
                 .as_mut()
                 .map(|contents| contents.borrow_and_update().clone())
                 .unwrap_or_default();
-            if let Err(error) = self.store(&configured_grants).await {
+            if let Err(error) = self.store_grants(&configured_grants).await {
                 tracing::warn!(%error, "the roles of the configuration were not stored; trying again");
-                sleep(RETRY).await;
+                sleep(RETRY_PAUSE).await;
                 continue;
             }
             let Some(contents) = &mut contents else {
@@ -155,7 +155,7 @@ impl RoleSync {
         }
     }
 
-    async fn store(&self, configured_grants: &BTreeSet<RoleGrant>) -> Result<(), AccountsError> {
+    async fn store_grants(&self, configured_grants: &BTreeSet<RoleGrant>) -> Result<(), AccountsError> {
         let directory = self.accounts.directory()?;
         let stored = directory.role_grants().iter();
         if stored
@@ -165,7 +165,7 @@ impl RoleSync {
             return Ok(());
         }
         for grant in configured_grants {
-            warn_of_unknown(&directory, grant);
+            warn_of_unknown_names(&directory, grant);
         }
         let edit = GrantEdit::ReplaceConfigured(configured_grants.clone());
         self.accounts.edit_role_grants("configuration", edit).await?;
@@ -174,7 +174,7 @@ impl RoleSync {
 }
 
 /// Logs a warning if the user or the cluster of a grant does not exist, because the grant has no effect yet.
-fn warn_of_unknown(directory: &Directory, grant: &RoleGrant) {
+fn warn_of_unknown_names(directory: &Directory, grant: &RoleGrant) {
     if !directory.has_user(&grant.user) {
         tracing::warn!("there is no user {}: {grant} has no effect yet", grant.user);
     }

@@ -121,7 +121,7 @@ impl Gateway {
         let other_gateways = match (config.peers.take(), &config.registration) {
             (Some(peers), Some(registration)) => Some(OtherGateways {
                 config: peers,
-                own_server: registration.gateway(ports)?,
+                own_server: registration.gateway_url(ports)?,
                 zookeeper: service.ok_or(RegistrationError::NoEnsemble)?,
                 path: gateways_node().map_err(RegistrationError::from)?,
             }),
@@ -151,7 +151,7 @@ impl Gateway {
 
     /// Logs a warning if clients can use the port without authentication, or send tokens unencrypted.
     pub fn warn_of_port(&self, address: SocketAddr, is_tls: bool) {
-        let has_drivers = self.0.clusters.path().is_some() || !self.0.clusters.now().clusters.is_empty();
+        let has_drivers = self.0.clusters.path().is_some() || !self.0.clusters.current_clusters().clusters.is_empty();
         let has_tokens = self.0.tokens.is_some() || self.0.accounts.is_some();
         if has_tokens && !is_tls && !is_loopback(address) {
             tracing::warn!(
@@ -209,7 +209,7 @@ impl Gateway {
     }
 
     pub fn status(&self) -> GatewayStatus {
-        let known_clusters = self.0.clusters.now();
+        let known_clusters = self.0.clusters.current_clusters();
         let problem = match (&known_clusters.stale_reason, known_clusters.is_known) {
             (Some(reason), _) => Some(reason.clone()),
             (None, false) => Some("the clusters are not known yet".to_owned()),
@@ -250,16 +250,16 @@ impl Gateway {
 
     /// Returns the connections to the drivers and API servers of each cluster.
     pub fn upstreams(&self) -> Vec<Upstream> {
-        let known_clusters = self.0.clusters.now();
+        let known_clusters = self.0.clusters.current_clusters();
         let drivers = known_clusters.clusters.values().map(|drivers| drivers.upstream.clone());
         let kubernetes = self.0.kubernetes.iter().flat_map(KubernetesProxy::upstreams);
         let services = self.0.services.iter().flat_map(Services::upstreams);
         drivers.chain(kubernetes).chain(services).collect()
     }
 
-    pub async fn until_agents_are_gone(&self) {
+    pub async fn wait_until_agents_are_gone(&self) {
         if let Some(kubernetes) = &self.0.kubernetes {
-            kubernetes.until_agents_are_gone().await;
+            kubernetes.wait_until_agents_are_gone().await;
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The ZooKeeper node below which all programs of BCS register.
-const ENDPOINTS: &str = "/bcs/services/endpoints";
+const ENDPOINTS_NODE: &str = "/bcs/services/endpoints";
 
 /// A service of BCS: its path prefix at the gateway, the ZooKeeper node of its servers, and its prefix at the servers.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ const fn route(gateway_prefix: &'static str, node: &'static str, server_prefix: 
     }
 }
 
-const SERVICES: [ServiceRoute; 5] = [
+const SERVICE_ROUTES: [ServiceRoute; 5] = [
     route("/bcsapi/v4/storage", "storage", "/bcsstorage/v1"),
     route("/bcsapi/v4/detection", "networkdetection", "/detection/v4"),
     route("/bcsapi/v4/metric", "metricservice", "/api/v1/metric"),
@@ -45,7 +45,7 @@ const SERVICES: [ServiceRoute; 5] = [
     route("/bcsapi/v4/clusterkeeper", "clusterkeeper", "/bcsclusterkeeper/v1"),
 ];
 /// The route to the drivers of Kubernetes clusters. Each cluster has its own node below `kubernetedriver`.
-const KUBERNETES: ServiceRoute = route("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8sdriver/v4");
+const KUBERNETES_ROUTE: ServiceRoute = route("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8sdriver/v4");
 
 /// The name that stands in permissions for every cluster. No cluster has this name.
 pub(super) const EVERY_CLUSTER: &str = "*";
@@ -70,8 +70,8 @@ impl Services {
             health: None,
             ..config.clone()
         };
-        let services = SERVICES.iter().filter_map(|route| {
-            let (id, node) = (ClusterId::of_node(route.node).ok()?, node(*route)?);
+        let services = SERVICE_ROUTES.iter().filter_map(|route| {
+            let (id, node) = (ClusterId::from_node_name(route.node).ok()?, node_of_route(*route)?);
             let discovery = Discovery::start(zookeeper, node, ServerKind::Gateways);
             let servers = Servers::Followed(discovery.servers());
             Some((*route, ClusterDrivers::new(&config, id, servers, Some(discovery))))
@@ -79,8 +79,8 @@ impl Services {
         Self {
             services: services.collect(),
             kubernetes: {
-                let kubernetes_discovery = node(KUBERNETES).map(|node| (node, zookeeper));
-                Clusters::following(&config, BTreeMap::new(), kubernetes_discovery, false)
+                let kubernetes_discovery = node_of_route(KUBERNETES_ROUTE).map(|node| (node, zookeeper));
+                Clusters::with_discovery(&config, BTreeMap::new(), kubernetes_discovery, false)
             },
         }
     }
@@ -90,18 +90,18 @@ impl Services {
             path.strip_prefix(route.gateway_prefix)
                 .is_some_and(|rest| rest.starts_with('/'))
         };
-        if is_below(&KUBERNETES) {
+        if is_below(&KUBERNETES_ROUTE) {
             return Some(ServiceTarget::KubernetesDriver);
         }
         let matching_service = self.services.iter().find(|(route, _)| is_below(route));
         matching_service.map(|(route, drivers)| ServiceTarget::Service(*route, drivers))
     }
 
-    pub(super) fn servers(
+    pub(super) fn registered_drivers(
         route: ServiceRoute,
         drivers: &Arc<ClusterDrivers>,
     ) -> Result<Arc<ClusterDrivers>, GatewayError> {
-        match drivers.no_driver() {
+        match drivers.no_driver_reason() {
             None => Ok(drivers.clone()),
             Some(_) => Err(GatewayError::NoService(route.node.to_owned())),
         }
@@ -109,13 +109,13 @@ impl Services {
 
     pub(super) async fn kubernetes_driver(&self, cluster: &str) -> Result<Arc<ClusterDrivers>, GatewayError> {
         let drivers = self.kubernetes.find(cluster).await;
-        drivers.map_err(|_| GatewayError::NoService(format!("{} for {cluster}", KUBERNETES.node)))
+        drivers.map_err(|_| GatewayError::NoService(format!("{} for {cluster}", KUBERNETES_ROUTE.node)))
     }
 
     pub(super) fn upstreams(&self) -> impl Iterator<Item = Upstream> + '_ {
         let drivers: Vec<_> = self
             .kubernetes
-            .now()
+            .current_clusters()
             .clusters
             .values()
             .map(|drivers| drivers.upstream.clone())
@@ -129,7 +129,7 @@ impl ServiceTarget<'_> {
     fn route(&self) -> ServiceRoute {
         match self {
             Self::Service(route, _) => *route,
-            Self::KubernetesDriver => KUBERNETES,
+            Self::KubernetesDriver => KUBERNETES_ROUTE,
         }
     }
 
@@ -159,6 +159,6 @@ impl ServiceTarget<'_> {
     }
 }
 
-fn node(route: ServiceRoute) -> Option<NodePath> {
-    format!("{ENDPOINTS}/{}", route.node).parse().ok()
+fn node_of_route(route: ServiceRoute) -> Option<NodePath> {
+    format!("{ENDPOINTS_NODE}/{}", route.node).parse().ok()
 }

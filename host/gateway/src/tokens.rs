@@ -7,7 +7,7 @@ mod file;
 use std::{borrow::Cow, sync::Arc};
 
 use admittance_bcs::routes::Permission;
-use admittance_net::bearer::bearer;
+use admittance_net::bearer::bearer_token;
 use http::{HeaderMap, HeaderName, Method, header::AUTHORIZATION};
 use metrics::{Counter, counter};
 
@@ -55,7 +55,7 @@ impl TokenProvider {
         // The counters begin at zero, so that the first failure shows as an increase.
         for (source, results) in counted_checks(&config) {
             for result in *results {
-                checks(source, result).absolute(0);
+                check_counter(source, result).absolute(0);
             }
         }
         Ok(match config {
@@ -87,7 +87,7 @@ impl TokenProvider {
             }
             Self::Endpoint(endpoint) => endpoint.admit(token, access).await.map(|()| TokenHolder::default()),
             Self::Accounts(accounts) => {
-                let admission = of_accounts(accounts, token, access);
+                let admission = admit_by_accounts(accounts, token, access);
                 count_admission("accounts", &admission);
                 admission
             }
@@ -104,7 +104,11 @@ impl TokenProvider {
     }
 }
 
-fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> Result<TokenHolder, GatewayError> {
+fn admit_by_accounts(
+    accounts: &Accounts,
+    token: &[u8],
+    access: AccessRequest<'_>,
+) -> Result<TokenHolder, GatewayError> {
     let unread = "users and clusters have not been read from the database yet";
     let directory = accounts
         .directory()
@@ -146,10 +150,10 @@ fn counted_checks(config: &TokensConfig) -> &'static [(&'static str, &'static [&
 }
 
 fn count_check(source: &'static str, result: &'static str) {
-    checks(source, result).increment(1);
+    check_counter(source, result).increment(1);
 }
 
-fn checks(source: &'static str, result: &'static str) -> Counter {
+fn check_counter(source: &'static str, result: &'static str) -> Counter {
     counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result)
 }
 
@@ -159,12 +163,12 @@ fn token_of(headers: &HeaderMap) -> Result<Cow<'_, [u8]>, GatewayError> {
         single_value(headers, &AUTHORIZATION)?,
         single_value(headers, &USER_TOKEN)?,
     ) {
-        (Some(value), _) => bearer(value).ok_or(GatewayError::Unauthorized(
+        (Some(value), _) => bearer_token(value).ok_or(GatewayError::Unauthorized(
             "`Authorization` is not `Bearer` and a token",
         ))?,
         (None, Some(token)) => token.trim_ascii(),
         (None, None) => {
-            let token = websocket_tokens::token(headers);
+            let token = websocket_tokens::bearer_token(headers);
             let missing = GatewayError::Unauthorized("send `Authorization: Bearer TOKEN`");
             return token.map(Cow::Owned).ok_or(missing);
         }
@@ -187,10 +191,10 @@ fn single_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<
     }
 }
 
-pub(super) fn remove(headers: &mut HeaderMap) {
+pub(super) fn remove_tokens(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);
     headers.remove(USER_TOKEN);
-    websocket_tokens::remove(headers);
+    websocket_tokens::remove_tokens(headers);
 }
 
 #[cfg(test)]
@@ -222,7 +226,7 @@ mod tests {
             }
             let token = token_of(&map).ok();
             assert_eq!(token.as_deref(), expected.map(str::as_bytes), "{headers:?}");
-            remove(&mut map);
+            remove_tokens(&mut map);
             assert!(map.get("sec-websocket-protocol").is_none_or(|protocols| protocols == "a"));
             map.remove("sec-websocket-protocol");
             assert!(map.is_empty());

@@ -31,19 +31,20 @@ pub use self::{
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// The time without any message after which a tunnel counts as lost. A ping is sent every 5 s, and the answer counts as
 /// a message.
-const SILENCE: Duration = Duration::from_secs(20);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The size of the data in one frame of a tunnel, in bytes. Agents of bcs-api use the same size.
-const CHUNK: usize = 32 << 10;
+const LARGEST_CHUNK: usize = 32 << 10;
 /// The largest message that a gateway accepts from an agent, in bytes.
-pub const LARGEST_OF_AGENT: usize = 64 << 10;
+pub const LARGEST_AGENT_MESSAGE: usize = 64 << 10;
 /// The largest message that is accepted from a gateway, in bytes. An announcement of a cluster contains certificates.
-pub(crate) const LARGEST_OF_GATEWAY: usize = 256 << 10;
+pub(crate) const LARGEST_GATEWAY_MESSAGE: usize = 256 << 10;
 /// The most memory that a tunnel and its connections may use, in bytes.
 pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;
 /// The memory that a tunnel without connections uses, in bytes, for the messages that are being read and written.
 pub(crate) const TUNNEL_COST: usize = 256 << 10;
 
-/// Returns the settings of a WebSocket with messages of at most `largest` bytes. Few messages may wait to be written.
+/// Returns the settings of a WebSocket with messages of at most `largest_message` bytes. Few messages may wait to be
+/// written.
 pub fn websocket_config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(32 << 10)

@@ -21,13 +21,13 @@ fn encoded_token(protocol: &str) -> Option<&str> {
 }
 
 /// Returns the token in the WebSocket protocols, or `None` if they contain no token or several.
-pub(crate) fn token(headers: &HeaderMap) -> Option<Vec<u8>> {
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<Vec<u8>> {
     let mut tokens = protocols(headers).filter_map(encoded_token);
     let token = tokens.next().filter(|_| tokens.next().is_none())?;
     BASE64_URL_SAFE_NO_PAD.decode(token).ok()
 }
 
-pub(crate) fn remove(headers: &mut HeaderMap) {
+pub(crate) fn remove_tokens(headers: &mut HeaderMap) {
     let other_protocols: Vec<_> = protocols(headers)
         .filter(|protocol| encoded_token(protocol).is_none())
         .collect();
@@ -40,7 +40,7 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
 
 /// Returns the first WebSocket protocol in the request that is not a token. The gateway chooses this protocol, because
 /// browsers require that the server chooses one of the protocols in the request.
-pub(crate) fn first_other(headers: &HeaderMap) -> Option<HeaderValue> {
+pub(crate) fn first_other_protocol(headers: &HeaderMap) -> Option<HeaderValue> {
     let other = protocols(headers).find(|protocol| encoded_token(protocol).is_none())?;
     HeaderValue::from_str(other).ok()
 }

@@ -12,11 +12,11 @@ pub(crate) struct Growth {
     bytes_left: usize,
     deadline: Deadline,
     /// The number of values that the mutation visits until it next checks whether its deadline has passed.
-    until_check: usize,
+    visits_until_check: usize,
 }
 
 impl Growth {
-    const INTERVAL: usize = 1024;
+    const CHECK_INTERVAL: usize = 1024;
 
     pub(crate) fn for_size(size: usize, deadline: Deadline) -> Self {
         let limit = Patch::result_limit(size);
@@ -24,7 +24,7 @@ impl Growth {
             limit,
             bytes_left: limit - size,
             deadline,
-            until_check: Self::INTERVAL,
+            visits_until_check: Self::CHECK_INTERVAL,
         }
     }
 
@@ -36,10 +36,10 @@ impl Growth {
         Ok(())
     }
 
-    fn visit(&mut self) -> Result<(), Failure> {
-        self.until_check -= 1;
-        if self.until_check == 0 {
-            self.until_check = Self::INTERVAL;
+    fn count_visit(&mut self) -> Result<(), Failure> {
+        self.visits_until_check -= 1;
+        if self.visits_until_check == 0 {
+            self.visits_until_check = Self::CHECK_INTERVAL;
             self.check_deadline()?;
         }
         Ok(())
@@ -47,7 +47,7 @@ impl Growth {
 
     /// Updates the size of the object, of which a mutator replaces `before` bytes by `after` bytes. Fails if the object
     /// becomes too large.
-    fn replace(&mut self, after: usize, before: usize) -> Result<(), Failure> {
+    fn account_for_replacement(&mut self, after: usize, before: usize) -> Result<(), Failure> {
         let remaining = (self.bytes_left + before).checked_sub(after);
         self.bytes_left = remaining.ok_or(PatchError::ResultTooLarge(self.limit))?;
         Ok(())
@@ -55,18 +55,18 @@ impl Growth {
 }
 
 /// Returns a lower bound of the length of a value as JSON text, in bytes.
-fn length(value: &Value) -> usize {
+fn json_length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 4,
         Value::Number(_) => 1,
         Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>() + 1,
+        Value::Array(items) => items.iter().map(|item| json_length(item) + 1).sum::<usize>() + 1,
         Value::Object(members) => members.iter().map(member_length).sum::<usize>() + 1,
     }
 }
 
 fn member_length((name, value): (&String, &Value)) -> usize {
-    name.len() + length(value) + 4
+    name.len() + json_length(value) + 4
 }
 
 impl Mutator {
@@ -97,9 +97,10 @@ struct MutationWalk<'a> {
 }
 
 impl MutationWalk<'_> {
-    /// Applies the rest of the location, from the step `index` on, to a value. Returns whether the value was changed.
+    /// Applies the rest of the location, from the step `step_index` on, to a value. Returns whether the value was
+    /// changed.
     fn apply_from(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
-        self.growth.visit()?;
+        self.growth.count_visit()?;
         match (self.steps.get(index), value) {
             (Some(Step::Field(name)), Value::Object(object)) => self.apply_to_field(object, name, index),
             (Some(Step::Items { value: None, .. }), Value::Array(list)) => self.apply_to_items(list, index),
@@ -129,7 +130,7 @@ impl MutationWalk<'_> {
         let mut next = self.empty_value(index + 1);
         let is_changed = self.apply_from(&mut next, index + 1)?;
         if is_changed {
-            self.growth.replace(name.len() + 4, 0)?;
+            self.growth.account_for_replacement(name.len() + 4, 0)?;
             object.insert(name.to_owned(), next);
         }
         Ok(is_changed)
@@ -152,48 +153,48 @@ impl MutationWalk<'_> {
         list: &mut Vec<Value>,
         key: &str,
         key_value: &Value,
-        index: usize,
+        step_index: usize,
     ) -> Result<bool, Failure> {
         let mutator = self.mutator;
         let assigned_item = match &mutator.mutation {
-            Mutation::Assign(value) if self.is_last(index) => Some(value),
+            Mutation::Assign(value) if self.is_last(step_index) => Some(value),
             _ => None,
         };
         let (mut is_there, mut is_changed) = (false, false);
         for item in list.iter_mut().filter(|item| item.get(key) == Some(key_value)) {
             is_there = true;
-            if !self.tests_permit(true, index) {
+            if !self.tests_permit(true, step_index) {
                 return Ok(false);
             }
             if let Some(value) = assigned_item {
                 // Several items may have the same key. Like Gatekeeper, this program replaces only the first such item.
-                return self.replace(item, value.clone());
+                return self.replace_value(item, value.clone());
             }
-            is_changed |= self.apply_from(item, index + 1)?;
+            is_changed |= self.apply_from(item, step_index + 1)?;
         }
-        if is_there || !self.tests_permit(false, index) {
+        if is_there || !self.tests_permit(false, step_index) {
             return Ok(is_changed);
         }
         let mut new = Value::Object(Map::from_iter([(key.to_owned(), key_value.clone())]));
-        let new_length = length(&new);
+        let new_length = json_length(&new);
         let (is_added, added_length) = match assigned_item {
             Some(value) => {
                 new.clone_from(value);
-                (true, length(value))
+                (true, json_length(value))
             }
-            None => (self.apply_from(&mut new, index + 1)?, new_length),
+            None => (self.apply_from(&mut new, step_index + 1)?, new_length),
         };
         if is_added {
-            self.growth.replace(added_length + 1, 0)?;
+            self.growth.account_for_replacement(added_length + 1, 0)?;
             list.push(new);
         }
         Ok(is_added)
     }
 
-    /// Checks the path tests for the step `index` of the location. `has_value` says whether the object has a value at
-    /// this step. Returns whether all of these tests permit the mutation.
+    /// Checks the path tests for the step `step_index` of the location. `has_value` says whether the object has a value
+    /// at this step. Returns whether all of these tests permit the mutation.
     fn tests_permit(&self, has_value: bool, index: usize) -> bool {
-        let mut tests = self.mutator.tests.iter();
+        let mut tests = self.mutator.path_tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == has_value)
     }
 
@@ -201,8 +202,8 @@ impl MutationWalk<'_> {
         index + 1 == self.steps.len()
     }
 
-    /// Returns an empty value to which the step `index` of the location can be applied: a list if the step leads to
-    /// items of a list, or else an object.
+    /// Returns an empty value to which the step `step_index` of the location can be applied: a list if the step leads
+    /// to items of a list, or else an object.
     fn empty_value(&self, index: usize) -> Value {
         match self.steps.get(index) {
             Some(Step::Items { .. }) => Value::Array(Vec::new()),
@@ -231,19 +232,21 @@ impl MutationWalk<'_> {
             (Mutation::Image(_), Some(other)) => return reject("a string", other),
         };
         match object.get_mut(name) {
-            Some(value) => self.replace(value, new),
+            Some(value) => self.replace_value(value, new),
             None => {
-                self.growth.replace(name.len() + 4 + length(&new), 0)?;
+                self.growth
+                    .account_for_replacement(name.len() + 4 + json_length(&new), 0)?;
                 object.insert(name.to_owned(), new);
                 Ok(true)
             }
         }
     }
 
-    fn replace(&mut self, value: &mut Value, new: Value) -> Result<bool, Failure> {
+    fn replace_value(&mut self, value: &mut Value, new: Value) -> Result<bool, Failure> {
         let is_changed = *value != new;
         if is_changed {
-            self.growth.replace(length(&new), length(value))?;
+            self.growth
+                .account_for_replacement(json_length(&new), json_length(value))?;
             *value = new;
         }
         Ok(is_changed)

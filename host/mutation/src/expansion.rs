@@ -55,7 +55,7 @@ impl ObjectGenerator for Expansion {
         for step in &self.steps {
             let mut generated = step.generate(&current, deadline).await?;
             let response = mutate(&self.mutators, &generated, sources, deadline).await?;
-            if let Effect::Change(object, _) = response.verdict.effect(&generated, deadline).await? {
+            if let Effect::Change(object, _) = response.verdict.into_effect(&generated, deadline).await? {
                 generated.object = Some(object);
             }
             current = Cow::Owned(generated);
@@ -100,7 +100,7 @@ impl Generation {
         generated_request.resource = self.kind.guess_resource();
         generated_request.kind = self.kind.clone();
         generated_request.subresource = None;
-        generated_request.requested = None;
+        generated_request.requested_kind = None;
         generated_request.name = name;
         generated_request.user = UserInfo::default();
         generated_request.object = Some(object);

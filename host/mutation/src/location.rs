@@ -43,20 +43,20 @@ impl FieldLocation {
     pub fn parse(text: &str) -> Result<Self, LocationError> {
         let mut tokens = LocationTokens {
             text,
-            rest: text.chars().peekable(),
+            characters: text.chars().peekable(),
         };
         let mut steps = Vec::new();
         loop {
-            steps.push(Step::Field(tokens.word("the name of a field")?));
-            let mut next = tokens.next();
+            steps.push(Step::Field(tokens.read_word("the name of a field")?));
+            let mut next = tokens.next_token();
             if next == LocationToken::Sign('[') {
-                steps.push(tokens.items()?);
-                next = tokens.next();
+                steps.push(tokens.read_items()?);
+                next = tokens.next_token();
             }
             match next {
                 LocationToken::End => return Ok(Self(steps)),
                 LocationToken::Sign('.') => {}
-                other => return Err(tokens.unexpected(&other, "`.` or the end")),
+                other => return Err(tokens.unexpected_token(&other, "`.` or the end")),
             }
         }
     }
@@ -175,75 +175,80 @@ enum LocationToken {
 
 struct LocationTokens<'a> {
     text: &'a str,
-    rest: Peekable<Chars<'a>>,
+    characters: Peekable<Chars<'a>>,
 }
 
 impl LocationTokens<'_> {
-    fn next(&mut self) -> LocationToken {
-        while self.rest.next_if(|c| matches!(c, ' ' | '\t' | '\r' | '\n')).is_some() {}
-        match self.rest.peek().copied() {
+    fn next_token(&mut self) -> LocationToken {
+        while self
+            .characters
+            .next_if(|c| matches!(c, ' ' | '\t' | '\r' | '\n'))
+            .is_some()
+        {}
+        match self.characters.peek().copied() {
             None => LocationToken::End,
             Some(quote @ ('"' | '\'')) => {
-                self.rest.next();
-                self.quoted(quote).map_or(LocationToken::Unclosed, LocationToken::Word)
+                self.characters.next();
+                self.read_quoted(quote)
+                    .map_or(LocationToken::Unclosed, LocationToken::Word)
             }
-            Some(c) if c.is_ascii_digit() => LocationToken::Number(self.run(|c| c.is_ascii_digit())),
-            Some(c) if is_plain(c) => LocationToken::Word(self.run(is_plain)),
+            Some(c) if c.is_ascii_digit() => LocationToken::Number(self.take_run(|c| c.is_ascii_digit())),
+            Some(c) if is_plain(c) => LocationToken::Word(self.take_run(is_plain)),
             Some(c) => {
-                self.rest.next();
+                self.characters.next();
                 LocationToken::Sign(c)
             }
         }
     }
 
-    fn run(&mut self, belongs: impl Fn(char) -> bool) -> String {
-        std::iter::from_fn(|| self.rest.next_if(|c| belongs(*c))).collect()
+    fn take_run(&mut self, belongs: impl Fn(char) -> bool) -> String {
+        std::iter::from_fn(|| self.characters.next_if(|c| belongs(*c))).collect()
     }
 
     /// Reads the text up to the closing `quote`; returns `None` if the closing quote is missing.
-    fn quoted(&mut self, quote: char) -> Option<String> {
+    fn read_quoted(&mut self, quote: char) -> Option<String> {
         let mut word = String::new();
         loop {
-            match self.rest.next()? {
+            match self.characters.next()? {
                 c if c == quote => return Some(word),
-                '\\' => word.push(self.rest.next()?),
+                '\\' => word.push(self.characters.next()?),
                 c => word.push(c),
             }
         }
     }
 
-    fn word(&mut self, expected: &'static str) -> Result<String, LocationError> {
-        match self.next() {
+    fn read_word(&mut self, expected: &'static str) -> Result<String, LocationError> {
+        match self.next_token() {
             LocationToken::Word(word) => Ok(word),
-            other => Err(self.unexpected(&other, expected)),
+            other => Err(self.unexpected_token(&other, expected)),
         }
     }
 
-    fn sign(&mut self, sign: char, expected: &'static str) -> Result<(), LocationError> {
-        match self.next() {
+    fn expect_sign(&mut self, sign: char, expected: &'static str) -> Result<(), LocationError> {
+        match self.next_token() {
             LocationToken::Sign(found) if found == sign => Ok(()),
-            other => Err(self.unexpected(&other, expected)),
+            other => Err(self.unexpected_token(&other, expected)),
         }
     }
 
-    fn items(&mut self) -> Result<Step, LocationError> {
-        let key = self.word("the field that tells the items apart, as in `[name: web]`,")?;
-        self.sign(':', "`:`")?;
+    fn read_items(&mut self) -> Result<Step, LocationError> {
+        let key = self.read_word("the field that tells the items apart, as in `[name: web]`,")?;
+        self.expect_sign(':', "`:`")?;
         let expected = "`*`, a word or a whole number";
-        let value = match self.next() {
+        let value = match self.next_token() {
             LocationToken::Sign('*') => None,
             LocationToken::Word(value) => Some(value.into()),
             LocationToken::Number(digits) => match digits.parse::<i64>() {
                 Ok(number) => Some(number.into()),
-                Err(_) => return Err(self.unexpected(&LocationToken::Number(digits), expected)),
+                Err(_) => return Err(self.unexpected_token(&LocationToken::Number(digits), expected)),
             },
-            other => return Err(self.unexpected(&other, expected)),
+            other => return Err(self.unexpected_token(&other, expected)),
         };
-        self.sign(']', "`]`")?;
+        self.expect_sign(']', "`]`")?;
         Ok(Step::Items { key, value })
     }
 
-    fn unexpected(&self, token: &LocationToken, expected: &'static str) -> LocationError {
+    fn unexpected_token(&self, token: &LocationToken, expected: &'static str) -> LocationError {
         LocationError {
             text: self.text.to_owned(),
             found: match token {

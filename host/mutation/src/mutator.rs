@@ -47,14 +47,14 @@ pub struct Mutator {
     /// The mutator's name, which audit annotations and failures contain.
     pub name: String,
     /// The rules, namespaces and conditions that select the requests to which the mutator applies.
-    pub requests: StageSpec,
+    pub request_filter: StageSpec,
     /// Selects objects by their labels, including the labels that mutators before this one have set.
     pub labels: LabelSelector,
     pub(crate) location: FieldLocation,
     pub(crate) mutation: Mutation,
     /// The mutator's path tests: the index of a step in the location, and whether the object must (`true`) or must not
     /// (`false`) have a value at this step.
-    pub(crate) tests: Vec<(usize, bool)>,
+    pub(crate) path_tests: Vec<(usize, bool)>,
 }
 
 /// The reason why a path test is invalid.
@@ -80,12 +80,12 @@ impl Mutator {
     pub fn new(name: impl Into<String>, location: FieldLocation, mutation: Mutation) -> Self {
         let name = name.into();
         Self {
-            requests: StageSpec::new(name.as_str()),
+            request_filter: StageSpec::new(name.as_str()),
             name,
             labels: LabelSelector::default(),
             location,
             mutation,
-            tests: Vec::new(),
+            path_tests: Vec::new(),
         }
     }
 
@@ -94,16 +94,26 @@ impl Mutator {
     /// # Errors
     ///
     /// Returns an error if the location does not begin with the path, or if the test contradicts an earlier one.
-    pub fn test(&mut self, path: &FieldLocation, must_exist: bool) -> Result<(), PathTestError> {
+    pub fn add_path_test(&mut self, path: &FieldLocation, must_exist: bool) -> Result<(), PathTestError> {
         if !self.location.steps().starts_with(path.steps()) {
             return Err(PathTestError::NotAPrefix {
                 test: path.to_string(),
                 location: self.location.to_string(),
             });
         }
-        self.tests.push((path.steps().len() - 1, must_exist));
-        let deepest = self.tests.iter().filter(|(_, must)| *must).map(|(step, _)| *step).max();
-        let absent = self.tests.iter().filter(|(_, must)| !must).map(|(step, _)| *step).min();
+        self.path_tests.push((path.steps().len() - 1, must_exist));
+        let deepest = self
+            .path_tests
+            .iter()
+            .filter(|(_, must)| *must)
+            .map(|(step, _)| *step)
+            .max();
+        let absent = self
+            .path_tests
+            .iter()
+            .filter(|(_, must)| !must)
+            .map(|(step, _)| *step)
+            .min();
         match (absent, deepest) {
             (Some(absent), Some(deepest)) if absent <= deepest => {
                 let path = self.location.steps().get(..=absent).unwrap_or_default();
@@ -178,7 +188,7 @@ pub(crate) async fn mutate(
     };
     let mut selected = Vec::new();
     for (index, mutator) in mutators.iter().enumerate() {
-        let skip_reason = mutator.requests.skip_reason(request, sources, deadline);
+        let skip_reason = mutator.request_filter.skip_reason(request, sources, deadline);
         if skip_reason.await?.is_none() {
             selected.push(index);
         }
@@ -194,10 +204,10 @@ pub(crate) async fn mutate(
         let metadata = AssignableMetadata::read(&object, namespace.as_deref(), &name);
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
-            selected,
+            selected_mutators: selected,
             // Gatekeeper has the same limit. In the worst case, each round lets only one more mutator take effect, and
             // one more round finds that the object does not change any more.
-            rounds: mutators.len() + 1,
+            round_count_max: mutators.len() + 1,
             metadata: &metadata,
         };
         run.mutate(&object, deadline)
@@ -225,8 +235,8 @@ impl AssignableMetadata {
 }
 
 struct Run<'a> {
-    selected: Vec<&'a Mutator>,
-    rounds: usize,
+    selected_mutators: Vec<&'a Mutator>,
+    round_count_max: usize,
     metadata: &'a AssignableMetadata,
 }
 
@@ -240,8 +250,8 @@ impl Run<'_> {
         let hashes = RandomState::new();
         let mut previous = None;
         let mut changed = Vec::new();
-        for _ in 0..self.rounds {
-            if !self.round(&mut current, &mut growth, &mut changed)? {
+        for _ in 0..self.round_count_max {
+            if !self.apply_round(&mut current, &mut growth, &mut changed)? {
                 return Ok(respond(object, current, &changed));
             }
             let hash = hashes.hash_one(&current);
@@ -251,16 +261,21 @@ impl Run<'_> {
         }
         let message = format!(
             "the mutators do not come to an end: after {} rounds the object still changes; look at {}",
-            self.rounds,
+            self.round_count_max,
             changed.join(", ")
         );
         Err(Failure::new(FailureKind::Error, message))
     }
 
     /// Applies each of the mutators once. Returns whether any of them changed the object.
-    fn round(&self, current: &mut Value, growth: &mut Growth, changed: &mut Vec<String>) -> Result<bool, Failure> {
+    fn apply_round(
+        &self,
+        current: &mut Value,
+        growth: &mut Growth,
+        changed: &mut Vec<String>,
+    ) -> Result<bool, Failure> {
         let mut is_changed = false;
-        for mutator in &self.selected {
+        for mutator in &self.selected_mutators {
             growth.check_deadline()?;
             if !mutator.selects(current) {
                 continue;

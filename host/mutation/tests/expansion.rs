@@ -41,13 +41,13 @@ fn generation(source: &str, api_version: &str, kind: &str) -> Generation {
 }
 
 /// Returns a stage that sees the Pods generated from CronJobs.
-fn stage() -> Stage {
+fn cron_job_stage() -> Stage {
     let mutator = |location: &str, value: Value| {
         let location = FieldLocation::parse(location).unwrap();
         Mutator::new(location.to_string(), location, Mutation::Assign(value))
     };
     let mut job_mutator = mutator("metadata.labels.job", json!("yes"));
-    job_mutator.requests.rules = vec![rule_of_kind("Job")];
+    job_mutator.request_filter.rules = vec![rule_of_kind("Job")];
     let mut stage = Stage::new("generated", DenyWithObject);
     stage.spec.rules = vec![rule_of_kind("Pod")];
     stage.spec.expansion = Some(Arc::new(Expansion {
@@ -61,7 +61,7 @@ fn stage() -> Stage {
     stage
 }
 
-fn labelled(key: &str, value: &str) -> LabelSelector {
+fn label_selector(key: &str, value: &str) -> LabelSelector {
     LabelSelector::new(vec![LabelRequirement::equals(key, value).unwrap()])
 }
 
@@ -85,7 +85,7 @@ fn cron_job() -> Value {
     })
 }
 
-async fn run(chain: &Chain, request: Request) -> Outcome {
+async fn run_chain(chain: &Chain, request: Request) -> Outcome {
     let sources = EvaluationSources {
         namespaces: &StaticNamespaces::default(),
         authorizer: &NoAuthorizer,
@@ -99,11 +99,11 @@ fn chain(stages: Vec<Stage>) -> Chain {
     Chain::new("chain", vec![Rule::for_operations(Operation::ALL)], stages)
 }
 
-async fn result(stage: Stage, object: Value) -> StageResult {
+async fn stage_result(stage: Stage, object: Value) -> StageResult {
     let object = Object::from_value(object).unwrap();
-    let mut request = Request::described(Some(object.clone()), Some(object), None, None, None).unwrap();
+    let mut request = Request::from_objects(Some(object.clone()), Some(object), None, None, None).unwrap();
     request.user.username = "alice".to_owned();
-    let outcome = run(&chain(vec![stage]), request).await;
+    let outcome = run_chain(&chain(vec![stage]), request).await;
     let [row] = &*outcome.trace else {
         panic!("{:?}", outcome.trace);
     };
@@ -113,10 +113,10 @@ async fn result(stage: Stage, object: Value) -> StageResult {
 /// Source: Gatekeeper 3.20, pkg/expansion/system.go.
 #[tokio::test(start_paused = true)]
 async fn a_stage_for_cronjobs_sees_the_generated_pod() {
-    let mut selecting = stage();
-    selecting.spec.object_selector = labelled("a", "b");
-    for stage in [stage(), selecting] {
-        let StageResult::Denied(denial) = result(stage, cron_job()).await else {
+    let mut selecting = cron_job_stage();
+    selecting.spec.object_selector = label_selector("a", "b");
+    for stage in [cron_job_stage(), selecting] {
+        let StageResult::Denied(denial) = stage_result(stage, cron_job()).await else {
             panic!("it is not called");
         };
         let expected = json!({
@@ -146,18 +146,18 @@ async fn a_stage_for_cronjobs_sees_the_generated_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn selectors_and_rules_match_generated_objects() {
-    let mut other_label = stage();
-    other_label.spec.object_selector = labelled("job", "yes");
-    let mut job_stage = stage();
+    let mut other_label = cron_job_stage();
+    other_label.spec.object_selector = label_selector("job", "yes");
+    let mut job_stage = cron_job_stage();
     job_stage.spec.rules = vec![rule_of_kind("Job")];
     let mut pod = cron_job();
     pod["kind"] = json!("Pod");
     for (stage, object, expected) in [
         (other_label, cron_job(), SkipReason::ObjectSelector),
         (job_stage, cron_job(), SkipReason::Rules),
-        (stage(), pod, SkipReason::Rules),
+        (cron_job_stage(), pod, SkipReason::Rules),
     ] {
-        match result(stage, object).await {
+        match stage_result(stage, object).await {
             StageResult::Skipped(reason) => assert_eq!(reason, expected),
             other => panic!("{other:?}"),
         }
@@ -168,7 +168,7 @@ async fn selectors_and_rules_match_generated_objects() {
 async fn expansion_fails_the_stage_if_the_job_has_no_pod_template() {
     let mut object = cron_job();
     object["spec"]["jobTemplate"]["spec"] = json!({"template": []});
-    let StageResult::Failed { failure, .. } = result(stage(), object).await else {
+    let StageResult::Failed { failure, .. } = stage_result(cron_job_stage(), object).await else {
         panic!("it does not fail");
     };
     let expected = "nothing can be generated of Job \"report-job\": it has no object at spec.template";
@@ -176,10 +176,10 @@ async fn expansion_fails_the_stage_if_the_job_has_no_pod_template() {
 }
 
 /// A hook that allows every request, and records the memory address of the object's text.
-struct Remember(Arc<Mutex<Vec<usize>>>);
+struct AddressRecorder(Arc<Mutex<Vec<usize>>>);
 
 #[async_trait]
-impl Hook for Remember {
+impl Hook for AddressRecorder {
     async fn admit(&self, request: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         let text = request.object.as_ref().unwrap().text();
         self.0.lock().unwrap().push(text.as_ptr().addr());
@@ -190,17 +190,17 @@ impl Hook for Remember {
 #[tokio::test]
 async fn stages_share_the_objects_generated_for_a_request() {
     let calls = Arc::new(Mutex::new(Vec::new()));
-    let shared = stage().spec.expansion;
+    let shared = cron_job_stage().spec.expansion;
     let stages = [Mode::Enforce, Mode::Enforce, Mode::Audit, Mode::Audit].map(|mode| {
-        let mut stage = Stage::new("generated", Remember(calls.clone()));
+        let mut stage = Stage::new("generated", AddressRecorder(calls.clone()));
         stage.spec.mode = mode;
         stage.spec.expansion = shared.clone();
         stage
     });
     let mut chain = chain(stages.into());
     chain.phase = Phase::Validating;
-    let request = Request::described(Object::from_value(cron_job()), None, None, None, None).unwrap();
-    run(&chain, request).await;
+    let request = Request::from_objects(Object::from_value(cron_job()), None, None, None, None).unwrap();
+    run_chain(&chain, request).await;
     let addresses = calls.lock().unwrap();
     let [one, two, three, four] = addresses.as_slice() else {
         panic!("{addresses:?}");

@@ -25,7 +25,7 @@ impl Backoff {
         }
     }
 
-    pub fn after_failure(&mut self) -> Duration {
+    pub fn pause_after_failure(&mut self) -> Duration {
         self.pauses.next().unwrap_or(self.longest)
     }
 

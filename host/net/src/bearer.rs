@@ -18,7 +18,7 @@ pub struct TokenDigest([u8; 32]);
 pub struct InvalidTokenDigest;
 
 impl TokenDigest {
-    pub fn of(token: impl AsRef<[u8]>) -> Self {
+    pub fn of_token(token: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(token).into())
     }
 
@@ -27,7 +27,7 @@ impl TokenDigest {
     }
 
     /// Returns whether two digests are equal. The comparison takes the same time for all digests.
-    pub fn is(&self, other: &Self) -> Choice {
+    pub fn equals(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)
     }
 }
@@ -43,7 +43,7 @@ impl FromStr for TokenDigest {
 }
 
 /// Returns the token in the value of an `Authorization` header (RFC 6750, section 2.1), ignoring the case of `Bearer`.
-pub fn bearer(value: &[u8]) -> Option<&[u8]> {
+pub fn bearer_token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
@@ -87,7 +87,7 @@ mod tests {
             ("Basic YWJjOg==", None),
             ("abc", None),
         ] {
-            let found = bearer(value.as_bytes());
+            let found = bearer_token(value.as_bytes());
             assert_eq!(found, expected.map(str::as_bytes), "{value:?}");
         }
     }

@@ -82,13 +82,13 @@ impl ReplayBody {
         (body, replay)
     }
 
-    fn notify_ended(&self) {
+    fn notify_end(&self) {
         self.replay.0.body_end.notify_one();
     }
 }
 
 impl Replay {
-    pub(crate) fn take_untouched(&self) -> Option<(ReplayBody, Replay)> {
+    pub(crate) fn take_untouched_body(&self) -> Option<(ReplayBody, Replay)> {
         let body = self.0.untouched.lock().take();
         body.map(ReplayBody::new)
     }
@@ -98,7 +98,7 @@ impl Replay {
         Arc::strong_count(&self.0) == 1
     }
 
-    pub(crate) async fn body_ended(&self) {
+    pub(crate) async fn wait_until_body_ends(&self) {
         self.0.body_end.notified().await;
     }
 }
@@ -114,7 +114,7 @@ impl http_body::Body for ReplayBody {
         };
         let polled = Pin::new(body).poll_frame(cx);
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            self.notify_ended();
+            self.notify_end();
         }
         polled
     }
@@ -133,7 +133,7 @@ impl Drop for ReplayBody {
         if !self.is_touched {
             *self.replay.0.untouched.lock() = self.body.take();
         }
-        self.notify_ended();
+        self.notify_end();
     }
 }
 
@@ -147,11 +147,11 @@ mod tests {
     async fn only_an_unread_body_can_be_sent_again() {
         let (body, replay) = ReplayBody::new(Body::from("abc"));
         drop(body);
-        let (mut body, second) = replay.take_untouched().unwrap();
-        assert!(replay.take_untouched().is_none());
+        let (mut body, second) = replay.take_untouched_body().unwrap();
+        assert!(replay.take_untouched_body().is_none());
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "abc");
         drop(body);
-        assert!(second.take_untouched().is_none());
-        second.body_ended().await;
+        assert!(second.take_untouched_body().is_none());
+        second.wait_until_body_ends().await;
     }
 }

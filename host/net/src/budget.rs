@@ -64,7 +64,7 @@ impl BodyMemory {
     }
 
     /// Reserves this many bytes for the body, in addition to the bytes that are already reserved for it.
-    pub fn take(&mut self, bytes: usize) -> Result<(), NoBodyMemory> {
+    pub fn grow(&mut self, bytes: usize) -> Result<(), NoBodyMemory> {
         if let Some(permit) = &mut self.permit {
             if !permit.try_grow(bytes) {
                 return Err(refuse());
@@ -112,7 +112,7 @@ impl AsRef<[u8]> for HeldBody {
 mod tests {
     use super::*;
 
-    fn request(budget: &BodyBudget, client: [u8; 4]) -> Extensions {
+    fn request_extensions(budget: &BodyBudget, client: [u8; 4]) -> Extensions {
         let mut extensions = Extensions::new();
         extensions.insert(budget.clone());
         extensions.insert(ConnectedClient {
@@ -125,31 +125,34 @@ mod tests {
     #[test]
     fn the_memory_of_a_body_is_freed_with_its_last_clone() {
         let budget = BodyBudget::new(1000);
-        let (one, other) = (request(&budget, [192, 0, 2, 1]), request(&budget, [192, 0, 2, 2]));
+        let (one, other) = (
+            request_extensions(&budget, [192, 0, 2, 1]),
+            request_extensions(&budget, [192, 0, 2, 2]),
+        );
         let mut memory = BodyMemory::begin(&one).unwrap();
-        memory.take(700).unwrap();
+        memory.grow(700).unwrap();
         let body = memory.hold(Bytes::from_static(b"content"));
         assert_eq!(body, "content");
         let part = body.slice(1..2);
         drop(body);
-        assert!(BodyMemory::begin(&one).unwrap().take(100).is_err());
-        assert!(BodyMemory::begin(&other).unwrap().take(200).is_ok());
+        assert!(BodyMemory::begin(&one).unwrap().grow(100).is_err());
+        assert!(BodyMemory::begin(&other).unwrap().grow(200).is_ok());
         drop(part);
-        assert!(BodyMemory::begin(&one).unwrap().take(700).is_ok());
+        assert!(BodyMemory::begin(&one).unwrap().grow(700).is_ok());
     }
 
     #[test]
     fn a_single_client_can_send_the_largest_body() {
         for size in [1, 10, 1 << 10, 7 << 20, 1 << 30] {
             let budget = BodyBudget::new(BodyBudget::smallest_for(size));
-            let mut memory = BodyMemory::begin(&request(&budget, [192, 0, 2, 1])).unwrap();
-            assert!(memory.take(size).is_ok(), "{size}");
+            let mut memory = BodyMemory::begin(&request_extensions(&budget, [192, 0, 2, 1])).unwrap();
+            assert!(memory.grow(size).is_ok(), "{size}");
         }
     }
 
     #[test]
     fn bodies_are_not_limited_if_there_is_no_budget() {
         let mut memory = BodyMemory::begin(&Extensions::new()).unwrap();
-        assert!(memory.take(usize::MAX).is_ok());
+        assert!(memory.grow(usize::MAX).is_ok());
     }
 }

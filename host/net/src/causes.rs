@@ -62,7 +62,7 @@ mod tests {
         source: io::Error,
     }
 
-    fn nested() -> Outer {
+    fn nested_error() -> Outer {
         let tls = rustls::Error::General("no suite".to_owned());
         let inner = io::Error::new(io::ErrorKind::InvalidData, tls);
         Outer {
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn a_chain_of_causes_has_each_message_once() {
-        assert_eq!(chain(&nested()), "the request failed: unexpected error: no suite");
-        assert_eq!(root_cause(&nested()), "unexpected error: no suite");
+        assert_eq!(chain(&nested_error()), "the request failed: unexpected error: no suite");
+        assert_eq!(root_cause(&nested_error()), "unexpected error: no suite");
         let linked = "bad name: https://docs.rs/rustls/latest/x";
         let error = Outer {
             text: linked,
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn errors_inside_io_errors_are_found() {
-        let error = nested();
+        let error = nested_error();
         assert!(find::<rustls::Error>(&error).is_some());
         let inner = find::<io::Error>(&error).unwrap();
         assert_eq!(inner.kind(), io::ErrorKind::InvalidData);

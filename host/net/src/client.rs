@@ -37,13 +37,13 @@ use url::Url;
 
 use crate::{
     causes::{chain, find},
-    upstream::{AnyConnection, Dial, UpstreamConnector, over, tcp_connector},
+    upstream::{AnyConnection, Dial, UpstreamConnector, connector_over, tcp_connector},
 };
 
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
+const DEFAULT_USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 
 /// The largest part of a request's body that is passed to the connection at once, in bytes.
-const PIECE: usize = 64 << 10;
+const PIECE_SIZE: usize = 64 << 10;
 
 /// The timeouts and the proxy of a client.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub struct ClientOptions {
     /// The timeout for connecting: for DNS, TCP, the proxy and the TLS handshake together.
     pub connect_timeout: Duration,
     /// The longest time for which a server may send nothing, before its response or during it.
-    pub silence: Duration,
+    pub silence_timeout: Duration,
     pub proxy: ProxyChoice,
 }
 
@@ -71,7 +71,7 @@ pub enum ProxyChoice {
 pub struct HttpClient {
     client: Client<UpstreamConnector, RequestBody>,
     proxies: Arc<Matcher>,
-    silence: Duration,
+    silence_timeout: Duration,
 }
 
 /// A request to a server. To send the same request again, send a clone of it.
@@ -109,29 +109,29 @@ impl ClientRequest {
 /// The body of a request, which is sent in parts and may be counted.
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
-    rest: Bytes,
+    unsent_bytes: Bytes,
     /// The size of the whole body, and the counter of the bytes that were sent; `None` if nobody counts them.
-    counted: Option<(usize, Arc<AtomicU64>)>,
+    sent_counter: Option<(usize, Arc<AtomicU64>)>,
 }
 
 impl RequestBody {
-    pub fn counted(bytes: Bytes, sent_bytes: Arc<AtomicU64>) -> Self {
+    pub fn with_counter(bytes: Bytes, sent_bytes: Arc<AtomicU64>) -> Self {
         Self {
-            counted: Some((bytes.len(), sent_bytes)),
-            rest: bytes,
+            sent_counter: Some((bytes.len(), sent_bytes)),
+            unsent_bytes: bytes,
         }
     }
 
     pub fn is_counted(&self) -> bool {
-        self.counted.is_some()
+        self.sent_counter.is_some()
     }
 }
 
 impl<T: Into<Bytes>> From<T> for RequestBody {
     fn from(bytes: T) -> Self {
         Self {
-            rest: bytes.into(),
-            counted: None,
+            unsent_bytes: bytes.into(),
+            sent_counter: None,
         }
     }
 }
@@ -141,22 +141,22 @@ impl Body for RequestBody {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some((total, sent_bytes)) = &self.counted {
-            sent_bytes.store((total - self.rest.len()) as u64, Ordering::Relaxed);
+        if let Some((total, sent_bytes)) = &self.sent_counter {
+            sent_bytes.store((total - self.unsent_bytes.len()) as u64, Ordering::Relaxed);
         }
-        if self.rest.is_empty() {
+        if self.unsent_bytes.is_empty() {
             return Poll::Ready(None);
         }
-        let piece = PIECE.min(self.rest.len());
-        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
+        let piece = PIECE_SIZE.min(self.unsent_bytes.len());
+        Poll::Ready(Some(Ok(Frame::data(self.unsent_bytes.split_to(piece)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
+        self.unsent_bytes.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
+        SizeHint::with_exact(self.unsent_bytes.len() as u64)
     }
 }
 
@@ -199,7 +199,7 @@ pub struct ClientResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Incoming,
-    silence: Duration,
+    silence_timeout: Duration,
 }
 
 impl ClientResponse {
@@ -211,7 +211,7 @@ impl ClientResponse {
     /// Receives the next part of the response's body. Returns `None` after the last part.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {
-            let frame = timeout(self.silence, self.body.frame());
+            let frame = timeout(self.silence_timeout, self.body.frame());
             match frame.await.map_err(|_| ClientError::Silent)? {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(ClientError::Broken(error.into())),
@@ -251,9 +251,9 @@ impl HttpClient {
         Self {
             client: Client::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
-                .build(over(dial, tls.into(), options.connect_timeout)),
+                .build(connector_over(dial, tls.into(), options.connect_timeout)),
             proxies,
-            silence: options.silence,
+            silence_timeout: options.silence_timeout,
         }
     }
 
@@ -267,7 +267,7 @@ impl HttpClient {
         } = request;
         let uri: Uri = url.as_str().parse()?;
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
-        headers.entry(USER_AGENT).or_insert(AGENT);
+        headers.entry(USER_AGENT).or_insert(DEFAULT_USER_AGENT);
         if uri.scheme() == Some(&Scheme::HTTP)
             && let Some(password) = self
                 .proxies
@@ -280,28 +280,28 @@ impl HttpClient {
         *message.method_mut() = method;
         *message.uri_mut() = uri;
         *message.headers_mut() = headers;
-        let answer = timeout(self.silence, self.client.request(message));
+        let answer = timeout(self.silence_timeout, self.client.request(message));
         let (head, body) = answer.await.map_err(|_| ClientError::Silent)??.into_parts();
         Ok(ClientResponse {
             url,
             status: head.status,
             headers: head.headers,
             body,
-            silence: self.silence,
+            silence_timeout: self.silence_timeout,
         })
     }
 }
 
 fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
     let tcp = tcp_connector();
-    let to_proxy = HttpsConnectorBuilder::new()
+    let proxy_connector = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp.clone());
     BoxCloneSyncService::new(service_fn(move |server: Uri| {
         let proxy = proxies.intercept(&server);
-        let (tcp, to_proxy) = (tcp.clone(), to_proxy.clone());
+        let (tcp, to_proxy) = (tcp.clone(), proxy_connector.clone());
         async move {
             let Some(proxy) = proxy else {
                 return Ok::<_, BoxError>(AnyConnection::from_hyper(tcp.oneshot(server).await?));
@@ -314,14 +314,14 @@ fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
             if let Some(password) = proxy.basic_auth() {
                 tunnel = tunnel.with_auth(password.clone());
             }
-            let stream = tunnel.oneshot(server).await.map_err(|error| refusal(&error))?;
+            let stream = tunnel.oneshot(server).await.map_err(|error| proxy_refusal(&error))?;
             Ok(AnyConnection::from_hyper(stream))
         }
     }))
 }
 
 /// Returns the proxy's reason from the text of an error, because hyper-util keeps the type of the error private.
-fn refusal(error: &(dyn Error + 'static)) -> ProxyRefusal {
+fn proxy_refusal(error: &(dyn Error + 'static)) -> ProxyRefusal {
     let text = chain(error);
     ProxyRefusal(text.strip_prefix("tunnel error: ").unwrap_or(&text).to_owned())
 }

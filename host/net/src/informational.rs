@@ -13,11 +13,11 @@ use crate::turns::{StreamObserver, TurnTakingStream};
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The first bytes of an informational response of HTTP/1. Only the minor version may differ.
-const INFORMATIONAL: &[u8] = b"HTTP/1.1 1";
+const INFORMATIONAL_STATUS_START: &[u8] = b"HTTP/1.1 1";
 
 /// The type of HTTP/2 frames with a response's head, which `CONTINUATION` frames may continue (RFC 9113, section 6).
-const HEADERS: u8 = 1;
-const CONTINUATION: u8 = 9;
+const HEADERS_FRAME: u8 = 1;
+const CONTINUATION_FRAME: u8 = 9;
 
 /// The number of HTTP/2 frames that cost one unit of tokio's cooperative budget. A single read may receive thousands.
 const FRAMES_PER_UNIT: usize = 32;
@@ -58,12 +58,12 @@ impl Credit {
     };
     /// The most credit for informational responses that an HTTP/2 connection can save, as a number of requests. Each
     /// request adds the credit for one request. Credit that is not used is saved for later responses.
-    const REQUESTS: usize = 64;
+    const MAX_REQUESTS: usize = 64;
 
     fn grant(&mut self) {
         let Self { heads, bytes } = Self::PER_REQUEST;
-        self.heads = (self.heads + heads).min(heads * Self::REQUESTS);
-        self.bytes = (self.bytes + bytes).min(bytes * Self::REQUESTS);
+        self.heads = (self.heads + heads).min(heads * Self::MAX_REQUESTS);
+        self.bytes = (self.bytes + bytes).min(bytes * Self::MAX_REQUESTS);
     }
 
     fn charge(&mut self, heads: usize, bytes: usize) -> Result<(), TooManyInformational> {
@@ -124,7 +124,7 @@ impl Frames {
         }
     }
 
-    fn read(&mut self, mut bytes: &[u8], mut begin: impl FnMut(u8, usize)) {
+    fn read_frames(&mut self, mut bytes: &[u8], mut begin: impl FnMut(u8, usize)) {
         while !bytes.is_empty() {
             if self.rest > 0 {
                 let skipped = self.rest.min(bytes.len());
@@ -168,8 +168,8 @@ impl ConnectionState {
                     position: HeadPosition::START,
                 }
             }
-            Self::Frames { credit, outgoing, .. } => outgoing.read(bytes, |kind, _| {
-                if kind == HEADERS {
+            Self::Frames { credit, outgoing, .. } => outgoing.read_frames(bytes, |kind, _| {
+                if kind == HEADERS_FRAME {
                     credit.grant();
                 }
             }),
@@ -189,9 +189,9 @@ impl ConnectionState {
             }
             Self::Frames { credit, incoming, .. } => {
                 let (mut frames, mut spent) = (0, Ok(()));
-                incoming.read(bytes, |kind, length| {
+                incoming.read_frames(bytes, |kind, length| {
                     frames += 1;
-                    if spent.is_ok() && matches!(kind, HEADERS | CONTINUATION) {
+                    if spent.is_ok() && matches!(kind, HEADERS_FRAME | CONTINUATION_FRAME) {
                         spent = credit.charge(1, length);
                     }
                 });
@@ -214,7 +214,10 @@ fn count_heads(
             (HeadPosition::Status { read: 0, .. }, b'\r' | b'\n') => *position,
             // Byte 7 of the status line is the minor version of HTTP. It is not compared, because any is accepted.
             (HeadPosition::Status { read, .. }, byte)
-                if read != 7 && INFORMATIONAL.get(read).is_some_and(|&expected| expected != byte) =>
+                if read != 7
+                    && INFORMATIONAL_STATUS_START
+                        .get(read)
+                        .is_some_and(|&expected| expected != byte) =>
             {
                 return Ok(Some(ConnectionState::Idle));
             }

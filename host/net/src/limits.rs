@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// A client gets another permit only while it holds fewer permits than this factor times the number of free permits. So
 /// one client cannot take all permits.
-const SHARE: usize = 3;
+const FREE_FACTOR: usize = 3;
 
 /// A limit on concurrent connections, requests or streams. Clones share the limit. `K` is a client's address or name.
 ///
@@ -67,7 +67,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
         let mut counts = self.0.counts.lock();
         let free = self.0.limit.saturating_sub(counts.total);
         let client_count = counts.by_client.get(&client).copied().unwrap_or_default();
-        if free == 0 || client_count >= free.saturating_mul(SHARE) {
+        if free == 0 || client_count >= free.saturating_mul(FREE_FACTOR) {
             return None;
         }
         counts.total += 1;
@@ -91,7 +91,7 @@ impl<K: Eq + Hash> Permit<K> {
             return false;
         };
         let new_count = client_count.saturating_add(more);
-        if more > free || new_count > (free - more).saturating_add(1).saturating_mul(SHARE) {
+        if more > free || new_count > (free - more).saturating_add(1).saturating_mul(FREE_FACTOR) {
             return false;
         }
         *client_count = new_count;
@@ -127,7 +127,7 @@ impl From<IpAddr> for ClientNetwork {
 }
 
 /// The number of file descriptors that are left for files, webhooks, registries and the admin port.
-const RESERVED: u64 = 512;
+const RESERVED_DESCRIPTORS: u64 = 512;
 
 /// Raises this process's soft limit of open file descriptors to the hard limit. By default, the soft limit is often
 /// only 1024, for programs that use `select`. Call this once at startup.
@@ -151,7 +151,7 @@ pub fn default_connections() -> usize {
 
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);
-    let for_connections = descriptors.saturating_sub(RESERVED).max(descriptors / 2);
+    let for_connections = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2);
     usize::try_from(for_connections / 2)
         .unwrap_or(usize::MAX)
         .clamp(1, 1_000_000)

@@ -40,9 +40,10 @@ use crate::{
 
 /// The pause after a connection could not be accepted. If file descriptors ran out, some may become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The number of connections accepted beyond the limit, if [`RequestHandler::beyond_limit`] returns a handler for them.
-const BEYOND_LIMIT: usize = 64;
-const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
+/// The number of connections accepted beyond the limit, if [`RequestHandler::handler_beyond_limit`] returns a handler
+/// for them.
+const MAX_CONNECTIONS_BEYOND_LIMIT: usize = 64;
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The client of a request, which the listener adds to the request's extensions.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +65,7 @@ pub trait RequestHandler: Clone + Send + Sync + 'static {
     /// Returns a handler for connections that exceed the limit of the port. The default is `None`: these connections
     /// are closed at once. With a handler, at most 64 of these connections are open. If one more arrives, the oldest of
     /// the 64 is closed, so that a client cannot keep others out by holding its connections open.
-    fn beyond_limit(&self) -> Option<Self> {
+    fn handler_beyond_limit(&self) -> Option<Self> {
         None
     }
 
@@ -95,7 +96,7 @@ pub fn is_loopback_host(url: &Uri) -> bool {
 /// The limits that apply to the connections of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    pub connections: usize,
+    pub max_connections: usize,
     /// The timeout for the TLS handshake of a connection, and for the head of each request.
     pub header_timeout: Duration,
     pub transfer: TransferLimits,
@@ -114,9 +115,9 @@ pub struct Listener {
 #[derive(Clone, Debug, Default)]
 pub struct StopSignals {
     /// Cancelled to stop accepting connections. Requests in flight may finish.
-    pub graceful: CancellationToken,
+    pub graceful_token: CancellationToken,
     /// Cancelled to close all connections at once, even if requests are in flight.
-    pub now: CancellationToken,
+    pub immediate_token: CancellationToken,
 }
 
 impl Listener {
@@ -138,7 +139,7 @@ impl Listener {
         let Some(workers) = workers else {
             return self.accept(handler, stop, None).await;
         };
-        let runtime = workers.accepting();
+        let runtime = workers.accept_runtime();
         let accepting = runtime.spawn(self.accept(handler, stop, Some(workers)));
         if let Err(error) = AbortOnDropHandle::new(accepting).await {
             tracing::error!(%error, "connections are no longer accepted");
@@ -151,16 +152,16 @@ impl Listener {
             Err(error) => return tracing::error!(%error, "connections cannot be accepted"),
         };
         let connections = TaskTracker::new();
-        let limit: FairLimit = FairLimit::new(self.limits.connections);
+        let limit: FairLimit = FairLimit::new(self.limits.max_connections);
         let (mut refused, mut beyond) = (RefusedConnections::default(), ExcessConnections::default());
         let mut open = |stream: TcpStream, address: SocketAddr| {
             let permit = limit.try_acquire(address.ip());
             let (handler, stop) = if permit.is_some() {
                 (handler.clone(), stop.clone())
-            } else if let Some(handler) = handler.beyond_limit() {
+            } else if let Some(handler) = handler.handler_beyond_limit() {
                 (handler, beyond.enter(&stop))
             } else {
-                return refused.report(address, self.limits.connections);
+                return refused.report(address, self.limits.max_connections);
             };
             let connection = ClientConnection {
                 handler,
@@ -175,7 +176,7 @@ impl Listener {
             match workers.as_ref().and_then(Workers::assign) {
                 Some(slot) => {
                     let runtime = slot.runtime().clone();
-                    connections.spawn_on(connection.run_at(slot, stream).instrument(span), &runtime);
+                    connections.spawn_on(connection.run_in_slot(slot, stream).instrument(span), &runtime);
                 }
                 None => {
                     connections.spawn(connection.run(stream).instrument(span));
@@ -185,12 +186,12 @@ impl Listener {
         loop {
             let accepted = tokio::select! {
                 biased;
-                () = stop.graceful.cancelled() => break,
+                () = stop.graceful_token.cancelled() => break,
                 accepted = tcp.accept() => accepted,
             };
             match accepted {
                 Ok((stream, address)) => open(stream, address),
-                Err(error) if is_of_client(&error) => {
+                Err(error) if is_caused_by_client(&error) => {
                     tracing::debug!(%error, "a client closed its connection before it was accepted");
                 }
                 Err(error) => {
@@ -210,7 +211,7 @@ impl Listener {
     }
 }
 
-fn is_of_client(error: &io::Error) -> bool {
+fn is_caused_by_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
@@ -219,25 +220,25 @@ fn is_of_client(error: &io::Error) -> bool {
 
 #[derive(Debug, Default)]
 struct RefusedConnections {
-    since_report: u64,
-    reported: Option<Instant>,
+    unreported_count: u64,
+    reported_at: Option<Instant>,
 }
 
 impl RefusedConnections {
-    /// Counts a refused connection. Logs refused connections at most once per [`REFUSED_INTERVAL`].
+    /// Counts a refused connection. Logs refused connections at most once per [`REPORT_INTERVAL`].
     fn report(&mut self, client: SocketAddr, limit: usize) {
         counter!(telemetry::CONNECTIONS_REFUSED).increment(1);
-        self.since_report += 1;
-        if self.reported.is_some_and(|at| at.elapsed() < REFUSED_INTERVAL) {
+        self.unreported_count += 1;
+        if self.reported_at.is_some_and(|at| at.elapsed() < REPORT_INTERVAL) {
             return;
         }
         tracing::warn!(
-            %client, limit, refused = self.since_report,
+            %client, limit, refused = self.unreported_count,
             "connections are refused: the limit of open connections, or of connections of this client, is reached"
         );
         *self = Self {
-            since_report: 0,
-            reported: Some(Instant::now()),
+            unreported_count: 0,
+            reported_at: Some(Instant::now()),
         };
     }
 }
@@ -248,16 +249,16 @@ struct ExcessConnections(VecDeque<CancellationToken>);
 impl ExcessConnections {
     /// Adds a connection. If there are too many, closes the oldest. Returns the signals that end the new connection.
     fn enter(&mut self, stop: &StopSignals) -> StopSignals {
-        if self.0.len() >= BEYOND_LIMIT
+        if self.0.len() >= MAX_CONNECTIONS_BEYOND_LIMIT
             && let Some(oldest) = self.0.pop_front()
         {
             oldest.cancel();
         }
-        let now = stop.now.child_token();
+        let now = stop.immediate_token.child_token();
         self.0.push_back(now.clone());
         StopSignals {
-            graceful: stop.graceful.clone(),
-            now,
+            graceful_token: stop.graceful_token.clone(),
+            immediate_token: now,
         }
     }
 }

@@ -21,7 +21,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 pub use self::{
     advice::TlsAdvice,
     certificate::{not_after, subject_names},
-    client::{ClientTls, InvalidServerName, Trust, client, client_of_short_keys},
+    client::{ClientTls, InvalidServerName, Trust, client_config, client_of_short_keys},
     pem::{PemError, certificates, certificates_in, private_key, private_key_in},
     reload::{CertificateState, ReloadableTls},
     server::{ServerTls, TlsConnection},
@@ -72,10 +72,10 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
-type Loaded = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type CertificateAndKey = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl Identity {
-    fn load(&self) -> Result<Loaded, TlsError> {
+    fn load(&self) -> Result<CertificateAndKey, TlsError> {
         Ok((certificates(&self.certificate)?, private_key(&self.key)?))
     }
 }
@@ -114,7 +114,7 @@ impl SharedIdentity {
         *self.pem.lock() = pem;
     }
 
-    fn load(&self) -> Result<Loaded, TlsError> {
+    fn load(&self) -> Result<CertificateAndKey, TlsError> {
         let pem = self.current();
         let of_source = |problem| TlsError::File {
             path: self.source.to_path_buf(),
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    fn identity(directory: &Path, name: &str) -> Identity {
+    fn write_identity(directory: &Path, name: &str) -> Identity {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::default().self_signed(&key).unwrap();
         let identity = Identity {
@@ -156,7 +156,7 @@ mod tests {
             certificate: std::fs::read_to_string(&identity.certificate).unwrap(),
             key: std::fs::read_to_string(&identity.key).unwrap(),
         };
-        let [first, second] = ["a", "b"].map(|name| read_pem(&identity(directory.path(), name)));
+        let [first, second] = ["a", "b"].map(|name| read_pem(&write_identity(directory.path(), name)));
         let shared = SharedIdentity::new("the Secret ns/tls", first.clone());
         let tls = ServerTls::of_shared(shared.clone()).unwrap();
         let before = tls.current();
@@ -179,7 +179,10 @@ mod tests {
     fn an_error_names_the_unusable_file_and_the_reason() {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
-        let (good, other) = (identity(directory.path(), "a"), identity(directory.path(), "b"));
+        let (good, other) = (
+            write_identity(directory.path(), "a"),
+            write_identity(directory.path(), "b"),
+        );
         let (empty, broken) = (file("empty.pem"), file("broken.pem"));
         std::fs::write(&empty, "no PEM here\n").unwrap();
         std::fs::write(

@@ -20,7 +20,7 @@ pub fn is_traced() -> bool {
 }
 
 /// Puts this span as the parent span into the headers of a request, if the span is exported.
-pub fn inject(span: &Span, headers: &mut HeaderMap) {
+pub fn inject_context(span: &Span, headers: &mut HeaderMap) {
     if span.is_disabled() {
         return;
     }

@@ -25,7 +25,7 @@ const LARGEST_READ: u64 = 64 << 10;
 /// once, and other connections would wait meanwhile.
 const LARGEST_WRITE: usize = 128 << 10;
 
-const SLICES: usize = 16;
+const MAX_SLICES: usize = 16;
 
 /// An observer of the bytes that pass through a [`TurnTakingStream`].
 pub trait StreamObserver<S> {
@@ -37,7 +37,7 @@ pub trait StreamObserver<S> {
     fn observe_sent(&mut self, slices: &[IoSlice<'_>], written: usize);
 
     /// Takes the inner stream when the [`TurnTakingStream`] is dropped.
-    fn released(&mut self, _stream: S) {}
+    fn observe_release(&mut self, _stream: S) {}
 }
 
 /// A stream that uses tokio's cooperative budget. The more bytes it moves, the sooner its task yields to other tasks.
@@ -68,12 +68,12 @@ impl<S, O: StreamObserver<S>> TurnTakingStream<S, O> {
 impl<S, O: StreamObserver<S>> Drop for TurnTakingStream<S, O> {
     fn drop(&mut self) {
         if let Some(stream) = self.stream.take() {
-            self.observer.released(stream);
+            self.observer.observe_release(stream);
         }
     }
 }
 
-fn spend(cx: &mut Context<'_>, units: usize) {
+fn spend_budget(cx: &mut Context<'_>, units: usize) {
     for _ in 0..units {
         match coop::poll_proceed(cx) {
             Poll::Ready(unit) => unit.made_progress(),
@@ -90,8 +90,8 @@ impl<S: AsyncRead + Unpin, O: StreamObserver<S> + Unpin> AsyncRead for TurnTakin
         unit.made_progress();
         let received_bytes = buffer.filled().get(before..).unwrap_or_default();
         let units = self.observer.observe_received(received_bytes);
-        spend(cx, received_bytes.len() / BYTES_PER_UNIT);
-        spend(cx, units?);
+        spend_budget(cx, received_bytes.len() / BYTES_PER_UNIT);
+        spend_budget(cx, units?);
         Poll::Ready(Ok(()))
     }
 }
@@ -102,7 +102,7 @@ impl<S: AsyncWrite + Unpin, O: StreamObserver<S> + Unpin> AsyncWrite for TurnTak
         let part = bytes.get(..LARGEST_WRITE).unwrap_or(bytes);
         let written = ready!(self.stream()?.poll_write(cx, part))?;
         unit.made_progress();
-        spend(cx, written / BYTES_PER_UNIT);
+        spend_budget(cx, written / BYTES_PER_UNIT);
         self.observer.observe_sent(&[IoSlice::new(part)], written);
         Poll::Ready(Ok(written))
     }
@@ -117,7 +117,7 @@ impl<S: AsyncWrite + Unpin, O: StreamObserver<S> + Unpin> AsyncWrite for TurnTak
         let parts = parts.get(..part_count).unwrap_or_default();
         let written = ready!(self.stream()?.poll_write_vectored(cx, parts))?;
         unit.made_progress();
-        spend(cx, written / BYTES_PER_UNIT);
+        spend_budget(cx, written / BYTES_PER_UNIT);
         self.observer.observe_sent(parts, written);
         Poll::Ready(Ok(written))
     }
@@ -141,8 +141,8 @@ impl<S: Connection, O: StreamObserver<S>> Connection for TurnTakingStream<S, O> 
     }
 }
 
-fn one_vectored_write<'a>(slices: &'a [IoSlice<'_>]) -> ([IoSlice<'a>; SLICES], usize) {
-    let mut limited = [IoSlice::new(&[]); SLICES];
+fn one_vectored_write<'a>(slices: &'a [IoSlice<'_>]) -> ([IoSlice<'a>; MAX_SLICES], usize) {
+    let mut limited = [IoSlice::new(&[]); MAX_SLICES];
     let (mut part_count, mut rest) = (0, LARGEST_WRITE);
     for (to, from) in limited.iter_mut().zip(slices) {
         if rest == 0 {

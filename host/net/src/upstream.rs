@@ -24,15 +24,15 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, debug_span, field::Empty};
 
-pub(crate) use self::connection::over;
+pub(crate) use self::connection::connector_over;
 use self::{
-    connection::tcp,
+    connection::tcp_dial,
     headers::{prepare_request, prepare_response},
     pool::{ConnectionPool, ExchangeError, ReplyBody},
     servers::{InFlightGuard, ServerSet},
 };
 pub use self::{
-    connection::{AnyConnection, Dial, UpstreamConnector, connector, tcp_connector, tcp_connector_with},
+    connection::{AnyConnection, Dial, UpstreamConnector, new_connector, tcp_connector, tcp_connector_with},
     headers::is_upgrade,
     server::{InvalidServer, UpstreamServer},
     servers::{Choice, FollowedServer, FollowedServers, Servers},
@@ -41,7 +41,7 @@ use crate::{
     body::{GuardedBody, ReplayBody},
     causes, telemetry,
     tls::{CertificateState, ClientTls},
-    trace::{SPANS, inject},
+    trace::{SPANS, inject_context},
 };
 
 /// The settings of the connections to the servers of an upstream.
@@ -125,7 +125,7 @@ pub struct TunnelGuard {
     /// A value that is held as long as the tunnel is open, such as a permit of a limit.
     pub permit: Arc<dyn Any + Send + Sync>,
     /// A token that is cancelled when the client's connection must end.
-    pub connection_ended: CancellationToken,
+    pub connection_end_token: CancellationToken,
 }
 
 /// A server, and whether it is up.
@@ -162,30 +162,30 @@ pub struct Upstream {
 struct SharedUpstream {
     pool: ConnectionPool,
     config: UpstreamConfig,
-    durations: OnceLock<Histogram>,
+    duration_histogram: OnceLock<Histogram>,
     tunnels: TaskTracker,
-    stop_tunnels: CancellationToken,
+    tunnel_stop_token: CancellationToken,
 }
 
 impl Upstream {
     pub fn new(servers: Servers, choice: Choice, config: UpstreamConfig) -> Self {
-        Self::through(None, servers, choice, config)
+        Self::with_dial(None, servers, choice, config)
     }
 
     /// Creates an upstream that connects to its servers with `dial`, or by TCP if `dial` is `None`.
-    pub fn through(dial: Option<Dial>, servers: Servers, choice: Choice, config: UpstreamConfig) -> Self {
+    pub fn with_dial(dial: Option<Dial>, servers: Servers, choice: Choice, config: UpstreamConfig) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(servers, choice)),
             shared: Arc::new(SharedUpstream {
-                pool: ConnectionPool::new(over(
-                    dial.unwrap_or_else(tcp),
+                pool: ConnectionPool::new(connector_over(
+                    dial.unwrap_or_else(tcp_dial),
                     config.tls.clone(),
                     config.connect_timeout,
                 )),
                 config,
-                durations: OnceLock::new(),
+                duration_histogram: OnceLock::new(),
                 tunnels: TaskTracker::new(),
-                stop_tunnels: CancellationToken::new(),
+                tunnel_stop_token: CancellationToken::new(),
             }),
             keeps_host: false,
         }
@@ -194,7 +194,7 @@ impl Upstream {
     /// Creates an upstream for a single server. It shares the configuration, the connection pool and the tunnels of
     /// this upstream, so the tunnels of both upstreams end at the same time. Requests to the server keep the client's
     /// header `Host`, because web pages need it.
-    pub fn beside(&self, server: UpstreamServer) -> Self {
+    pub fn for_server(&self, server: UpstreamServer) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),
             shared: self.shared.clone(),
@@ -214,7 +214,7 @@ impl Upstream {
     /// Checks the health of every server at the configured interval, if any. Runs until this future is dropped.
     pub async fn check_health(&self) {
         if let Some(check) = &self.shared.config.health {
-            health::check(&self.servers, &self.shared.pool, check).await;
+            health::check_periodically(&self.servers, &self.shared.pool, check).await;
         }
     }
 
@@ -228,13 +228,13 @@ impl Upstream {
         self.shared.config.tls.status()
     }
 
-    pub async fn tunnels_ended(&self) {
+    pub async fn wait_until_tunnels_end(&self) {
         self.shared.tunnels.close();
         self.shared.tunnels.wait().await;
     }
 
     pub fn stop_tunnels(&self) {
-        self.shared.stop_tunnels.cancel();
+        self.shared.tunnel_stop_token.cancel();
     }
 
     /// Forwards a request to a server, and returns the reply. CONNECT gets 405, because this is not a forward proxy.
@@ -243,11 +243,11 @@ impl Upstream {
         Ok(response)
     }
 
-    /// Forwards a request to a server. Returns the reply and the server that sent it. The servers to `avoid` come last.
+    /// Forwards a request to a server. Returns the reply and the server that sent it. `avoided_servers` come last.
     pub async fn send_avoiding(
         &self,
         mut request: Request<Body>,
-        avoid: &[UpstreamServer],
+        avoided_servers: &[UpstreamServer],
     ) -> Result<(Response<Body>, Option<UpstreamServer>), UpstreamError> {
         if request.method() == Method::CONNECT {
             let mut response = Response::new(Body::empty());
@@ -257,13 +257,13 @@ impl Upstream {
         let client_upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
         prepare_request(&mut head, client_upgrade.is_some());
-        let replied = self.exchange(&mut head, body, avoid).await;
-        let reply = replied.and_then(|(mut response, server, in_flight)| {
+        let exchange_result = self.exchange(&mut head, body, avoided_servers).await;
+        let reply = exchange_result.and_then(|(mut response, server, in_flight)| {
             let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
             let in_flight = match (switches, client_upgrade) {
                 (true, Some(client)) => {
                     let guard = head.extensions.remove::<TunnelGuard>();
-                    self.tunnel(client, hyper::upgrade::on(&mut response), in_flight, guard);
+                    self.spawn_tunnel(client, hyper::upgrade::on(&mut response), in_flight, guard);
                     None
                 }
                 (true, None) => return Err(UpstreamError::Protocol),
@@ -279,18 +279,18 @@ impl Upstream {
         reply.inspect_err(|error| telemetry::count_upstream_error(error.label()))
     }
 
-    fn tunnel(&self, client: OnUpgrade, server: OnUpgrade, in_flight: InFlightGuard, guard: Option<TunnelGuard>) {
-        let stop = self.shared.stop_tunnels.clone();
+    fn spawn_tunnel(&self, client: OnUpgrade, server: OnUpgrade, in_flight: InFlightGuard, guard: Option<TunnelGuard>) {
+        let stop_token = self.shared.tunnel_stop_token.clone();
         self.shared.tunnels.spawn(async move {
             let _in_flight = in_flight;
-            let connection_ended = guard.as_ref().map(|guard| guard.connection_ended.clone());
+            let connection_end_token = guard.as_ref().map(|guard| guard.connection_end_token.clone());
             let stop_or_end = async {
-                match connection_ended {
+                match connection_end_token {
                     Some(end_token) => tokio::select! {
-                        () = stop.cancelled() => {}
+                        () = stop_token.cancelled() => {}
                         () = end_token.cancelled() => {}
                     },
-                    None => stop.cancelled().await,
+                    None => stop_token.cancelled().await,
                 }
             };
             let run = async {
@@ -315,11 +315,11 @@ impl Upstream {
         &self,
         head: &mut Parts,
         body: Body,
-        avoid: &[UpstreamServer],
+        avoided_servers: &[UpstreamServer],
     ) -> Result<(Response<ReplyBody>, UpstreamServer, InFlightGuard), UpstreamError> {
         let config = &self.shared.config;
         let (mut body, mut replay) = ReplayBody::new(body);
-        let mut attempts = self.servers.attempts(config.connect_timeout, avoid).await;
+        let mut attempts = self.servers.attempts(config.connect_timeout, avoided_servers).await;
         let mut error = match self.servers.choice {
             Choice::Master => UpstreamError::NoMaster,
             Choice::Turns | Choice::LeastLoaded => UpstreamError::NoServers,
@@ -337,18 +337,18 @@ impl Upstream {
                 http.response.status_code = Empty,
             );
             let mut request = self.request_to(server, head, attempts.is_last(), body);
-            inject(&span, request.headers_mut());
+            inject_context(&span, request.headers_mut());
             let reply = self.shared.pool.request(server, request).instrument(span.clone());
             // The timeout begins when the request's body has been sent. The time for sending the body depends on the
             // client, so it does not count.
-            let deadline = async {
-                replay.body_ended().await;
+            let reply_timeout = async {
+                replay.wait_until_body_ends().await;
                 tokio::time::sleep(config.response_timeout).await;
             };
             let result = tokio::select! {
                 biased;
                 result = reply => result,
-                () = deadline => {
+                () = reply_timeout => {
                     tracing::warn!(%server, timeout = ?config.response_timeout, "no reply in time");
                     return Err(UpstreamError::Timeout(config.response_timeout));
                 }
@@ -363,9 +363,9 @@ impl Upstream {
                     }
                     health.record_connected();
                     span.record("http.response.status_code", response.status().as_u16());
-                    let cell = &self.shared.durations;
-                    let durations = cell.get_or_init(|| histogram!(telemetry::UPSTREAM_DURATION));
-                    durations.record(started.elapsed());
+                    let cell = &self.shared.duration_histogram;
+                    let duration_histogram = cell.get_or_init(|| histogram!(telemetry::UPSTREAM_DURATION));
+                    duration_histogram.record(started.elapsed());
                     return Ok((response, server.clone(), in_flight));
                 }
                 Err(cause @ ExchangeError::Connect(_)) => {
@@ -374,7 +374,7 @@ impl Upstream {
                     tracing::warn!(%server, error = reason, "cannot connect to a server of the upstream");
                     health.record_refused(reason);
                     error = UpstreamError::Connect;
-                    (body, replay) = match replay.take_untouched() {
+                    (body, replay) = match replay.take_untouched_body() {
                         Some(body) => body,
                         None => return Err(UpstreamError::Connect),
                     };
@@ -409,12 +409,12 @@ impl Upstream {
         } else {
             head.headers.clone()
         };
-        let clients = request
+        let client_host = request
             .headers()
             .get(headers::X_FORWARDED_HOST)
             .filter(|_| self.keeps_host)
             .cloned();
-        let host = clients.unwrap_or_else(|| server.host().clone());
+        let host = client_host.unwrap_or_else(|| server.host().clone());
         request.headers_mut().insert(HOST, host);
         request
     }

@@ -86,11 +86,11 @@ pub struct ServingThread {
 
 impl ServingThread {
     pub fn start(name: impl Into<String>) -> io::Result<Self> {
-        Self::start_with(name, || ())
+        Self::start_with_setup(name, || ())
     }
 
     #[allow(clippy::disallowed_methods, reason = "these are the threads that serve")]
-    fn start_with(name: impl Into<String>, begin: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+    fn start_with_setup(name: impl Into<String>, begin: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .event_interval(TASKS_BETWEEN_EVENTS)
@@ -142,7 +142,7 @@ impl Workers {
         })
     }
 
-    pub(crate) fn accepting(&self) -> Handle {
+    pub(crate) fn accept_runtime(&self) -> Handle {
         self.accepting.runtime.clone()
     }
 
@@ -160,7 +160,7 @@ impl Worker {
     fn start(index: usize) -> io::Result<Self> {
         Ok(Self {
             index,
-            thread: ServingThread::start_with(format!("connections-{index}"), move || {
+            thread: ServingThread::start_with_setup(format!("connections-{index}"), move || {
                 INDEX.set(Some(index));
             })?,
             connections: AtomicUsize::new(0),

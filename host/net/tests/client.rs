@@ -22,10 +22,10 @@ use url::Url;
 fn client_with(proxy: ProxyChoice) -> HttpClient {
     let options = ClientOptions {
         connect_timeout: Duration::from_secs(10),
-        silence: Duration::from_secs(30),
+        silence_timeout: Duration::from_secs(30),
         proxy,
     };
-    HttpClient::new(tls::client(Trust::SystemAnd(None), None).unwrap(), options)
+    HttpClient::new(tls::client_config(Trust::SystemAnd(None), None).unwrap(), options)
 }
 
 /// Starts a server that answers one request with `answer`. If the answer is an informational response, it is repeated

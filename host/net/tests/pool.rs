@@ -23,7 +23,7 @@ use tokio::{
 };
 
 /// A timeout that no test reaches, although the machine may be busy.
-const LONG: Duration = Duration::from_secs(600);
+const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -31,9 +31,9 @@ async fn listen() -> (TcpListener, Upstream) {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let config = UpstreamConfig {
-        tls: tls::client(Trust::SystemAnd(None), None).unwrap().into(),
-        connect_timeout: LONG,
-        response_timeout: LONG,
+        tls: tls::client_config(Trust::SystemAnd(None), None).unwrap().into(),
+        connect_timeout: LONG_TIMEOUT,
+        response_timeout: LONG_TIMEOUT,
         health: None,
     };
     let servers = Servers::Listed(vec![server.parse().unwrap()]);

@@ -27,10 +27,10 @@ use tokio::{
 };
 
 /// A timeout for operations that always succeed. It is long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it hangs")
+    tokio::time::timeout(TEST_TIMEOUT, future).await.expect("it hangs")
 }
 
 fn loopback() -> SocketAddr {
@@ -44,13 +44,13 @@ async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
-async fn held_upstream() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
+async fn serve_until_released() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
-    let (arrived, arrivals) = mpsc::unbounded_channel();
+    let (arrival_sender, arrivals) = mpsc::unbounded_channel();
     let routes = {
         let release = release.clone();
         Router::new().fallback(async move |_: Request<Body>| {
-            arrived.send(()).unwrap();
+            arrival_sender.send(()).unwrap();
             release.notified().await;
             "done"
         })
@@ -58,13 +58,13 @@ async fn held_upstream() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()
     (serve(routes).await, release, arrivals)
 }
 
-async fn refusing() -> SocketAddr {
+async fn refusing_address() -> SocketAddr {
     TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
 }
 
 type ServersSender = watch::Sender<Arc<FollowedServers>>;
 
-const LONG: Duration = Duration::from_secs(600);
+const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 
 fn followed_servers(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
     let server = |(name, address): &(&str, SocketAddr)| FollowedServer {
@@ -80,9 +80,9 @@ fn followed_servers(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
 
 fn upstream(servers: Servers, choice: Choice, connect_timeout: Duration) -> Upstream {
     let config = UpstreamConfig {
-        tls: tls::client(Trust::SystemAnd(None), None).unwrap().into(),
+        tls: tls::client_config(Trust::SystemAnd(None), None).unwrap().into(),
         connect_timeout,
-        response_timeout: LONG,
+        response_timeout: LONG_TIMEOUT,
         health: None,
     };
     Upstream::new(servers, choice, config)
@@ -90,7 +90,7 @@ fn upstream(servers: Servers, choice: Choice, connect_timeout: Duration) -> Upst
 
 fn followed_upstream(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, ServersSender) {
     let (sender, receiver) = watch::channel(followed_servers(servers));
-    (upstream(Servers::Followed(receiver), choice, LONG), sender)
+    (upstream(Servers::Followed(receiver), choice, LONG_TIMEOUT), sender)
 }
 
 /// Posts a body. Returns the status and body of the reply, or 502 and the message if there is an error.
@@ -155,7 +155,7 @@ async fn requests_are_sent_only_to_the_master() {
 
 #[tokio::test]
 async fn a_new_master_gets_new_requests_while_the_old_one_finishes_its_requests() {
-    let (old, release, mut arrivals) = held_upstream().await;
+    let (old, release, mut arrivals) = serve_until_released().await;
     let new = serve_named("new").await;
     let (upstream, sender) = followed_upstream(&[("n1", old), ("n2", new)], Choice::Master);
     let in_flight = tokio::spawn({
@@ -175,7 +175,7 @@ async fn a_request_that_was_sent_is_not_retried() {
     let old = listener.local_addr().unwrap();
     let (upstream, sender) = {
         let (sender, receiver) = watch::channel(followed_servers(&[("n1", old)]));
-        let upstream = upstream(Servers::Followed(receiver), Choice::Master, LONG);
+        let upstream = upstream(Servers::Followed(receiver), Choice::Master, LONG_TIMEOUT);
         (upstream, sender)
     };
     let request_count = Arc::new(AtomicUsize::new(0));
@@ -216,10 +216,10 @@ async fn a_request_that_was_sent_is_not_retried() {
 
 #[tokio::test]
 async fn a_request_that_was_not_sent_is_sent_to_the_next_master() {
-    let dead = refusing().await;
+    let dead = refusing_address().await;
     let new = serve_named("new").await;
     let (upstream, sender) = followed_upstream(&[("n1", dead), ("n2", new)], Choice::Master);
-    let waiting = tokio::spawn({
+    let request_task = tokio::spawn({
         let upstream = upstream.clone();
         async move { post(&upstream, "body").await }
     });
@@ -227,7 +227,7 @@ async fn a_request_that_was_not_sent_is_sent_to_the_next_master() {
     sender.send_replace(followed_servers(&[("n1", dead), ("n3", new)]));
     sender.send_replace(followed_servers(&[]));
     sender.send_replace(followed_servers(&[("n3", new)]));
-    assert_eq!(in_time(waiting).await.unwrap(), (200, "new body".to_owned()));
+    assert_eq!(in_time(request_task).await.unwrap(), (200, "new body".to_owned()));
 }
 
 #[tokio::test]
@@ -236,7 +236,7 @@ async fn a_master_that_registers_again_counts_as_a_new_server() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let (upstream, sender) = followed_upstream(&[("n1", address)], Choice::Master);
-    let waiting = tokio::spawn({
+    let request_task = tokio::spawn({
         let upstream = upstream.clone();
         async move { post(&upstream, "body").await }
     });
@@ -244,12 +244,12 @@ async fn a_master_that_registers_again_counts_as_a_new_server() {
     let listener = TcpListener::bind(address).await.unwrap();
     tokio::spawn(async move { axum::serve(listener, named_routes("again")).await });
     sender.send_replace(followed_servers(&[("n2", address)]));
-    assert_eq!(in_time(waiting).await.unwrap(), (200, "again body".to_owned()));
+    assert_eq!(in_time(request_task).await.unwrap(), (200, "again body".to_owned()));
 }
 
 #[tokio::test]
 async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
-    let (sender, receiver) = watch::channel(followed_servers(&[("n1", refusing().await)]));
+    let (sender, receiver) = watch::channel(followed_servers(&[("n1", refusing_address().await)]));
     let upstream = upstream(Servers::Followed(receiver), Choice::Master, Duration::from_millis(50));
     let expected = (502, "no server of the upstream accepted a connection".to_owned());
     assert_eq!(post(&upstream, "x").await, expected);
@@ -257,7 +257,7 @@ async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
     assert_eq!(post(&upstream, "x").await.1, "the upstream has no master");
     // This is the last update of the list of servers, because the sender is dropped afterwards. So the request cannot
     // wait for a new master, and fails at once.
-    sender.send_replace(followed_servers(&[("n1", refusing().await)]));
+    sender.send_replace(followed_servers(&[("n1", refusing_address().await)]));
     drop(sender);
     assert_eq!(post(&upstream, "x").await, expected);
 }
@@ -267,24 +267,31 @@ async fn requests_wait_until_the_servers_are_known() {
     for choice in [Choice::Master, Choice::LeastLoaded, Choice::Turns] {
         let a = serve_named("a").await;
         let (sender, receiver) = watch::channel(Arc::<FollowedServers>::default());
-        let upstream = upstream(Servers::Followed(receiver), choice, LONG);
-        let waiting = tokio::spawn(async move { post(&upstream, "x").await });
+        let upstream = upstream(Servers::Followed(receiver), choice, LONG_TIMEOUT);
+        let request_task = tokio::spawn(async move { post(&upstream, "x").await });
         sender.send_replace(Arc::new(FollowedServers {
             stale_reason: Some("not yet".to_owned()),
             ..FollowedServers::default()
         }));
         sender.send_replace(followed_servers(&[("n1", a)]));
-        assert_eq!(in_time(waiting).await.unwrap(), (200, "a x".to_owned()), "{choice:?}");
+        assert_eq!(
+            in_time(request_task).await.unwrap(),
+            (200, "a x".to_owned()),
+            "{choice:?}"
+        );
     }
 }
 
-/// Starts a server that sends its name to `arrived` when a request arrives, and replies after it gets a permit.
-async fn counting(name: &'static str, arrived: mpsc::UnboundedSender<&'static str>) -> (SocketAddr, Arc<Semaphore>) {
+/// Starts a server that sends its name to `arrival_sender` when a request arrives, and replies after it gets a permit.
+async fn serve_name_on_release(
+    name: &'static str,
+    arrival_sender: mpsc::UnboundedSender<&'static str>,
+) -> (SocketAddr, Arc<Semaphore>) {
     let release = Arc::new(Semaphore::new(0));
     let routes = {
         let release = release.clone();
         Router::new().fallback(async move || {
-            arrived.send(name).unwrap();
+            arrival_sender.send(name).unwrap();
             release.acquire().await.unwrap().forget();
             name
         })
@@ -294,20 +301,20 @@ async fn counting(name: &'static str, arrived: mpsc::UnboundedSender<&'static st
 
 #[tokio::test]
 async fn the_least_loaded_server_gets_the_next_request() {
-    let (arrived, mut arrivals) = mpsc::unbounded_channel();
-    let (a, release_a) = counting("a", arrived.clone()).await;
-    let (b, release_b) = counting("b", arrived.clone()).await;
-    let (c, _) = counting("c", arrived).await;
-    let dead = refusing().await;
+    let (arrival_sender, mut arrivals) = mpsc::unbounded_channel();
+    let (a, release_a) = serve_name_on_release("a", arrival_sender.clone()).await;
+    let (b, release_b) = serve_name_on_release("b", arrival_sender.clone()).await;
+    let (c, _) = serve_name_on_release("c", arrival_sender).await;
+    let dead = refusing_address().await;
     let (upstream, sender) = followed_upstream(&[("n0", dead), ("n1", a), ("n2", b)], Choice::LeastLoaded);
-    let start = || {
+    let start_request = || {
         let upstream = upstream.clone();
         tokio::spawn(async move { post(&upstream, "x").await })
     };
-    let mut waiting = Vec::new();
+    let mut request_tasks = Vec::new();
     let mut counts = [0, 0];
     for _ in 0..6 {
-        waiting.push(start());
+        request_tasks.push(start_request());
         match in_time(arrivals.recv()).await.unwrap() {
             "a" => counts[0] += 1,
             _ => counts[1] += 1,
@@ -318,28 +325,28 @@ async fn the_least_loaded_server_gets_the_next_request() {
     release_a.add_permits(2);
     let mut reply_count = 0;
     while reply_count < 2 {
-        let (first, _, rest) = futures_util::future::select_all(waiting).await;
-        assert_eq!(first.unwrap(), (200, "a".to_owned()));
-        waiting = rest;
+        let (reply, _, unfinished_tasks) = futures_util::future::select_all(request_tasks).await;
+        assert_eq!(reply.unwrap(), (200, "a".to_owned()));
+        request_tasks = unfinished_tasks;
         reply_count += 1;
     }
     for _ in 0..2 {
-        waiting.push(start());
+        request_tasks.push(start_request());
         assert_eq!(in_time(arrivals.recv()).await.unwrap(), "a");
     }
     sender.send_replace(followed_servers(&[("n2", b), ("n3", c)]));
     for _ in 0..3 {
-        waiting.push(start());
+        request_tasks.push(start_request());
         assert_eq!(in_time(arrivals.recv()).await.unwrap(), "c");
     }
     release_b.add_permits(1);
-    let (first, ..) = in_time(futures_util::future::select_all(waiting)).await;
+    let (first, ..) = in_time(futures_util::future::select_all(request_tasks)).await;
     assert_eq!(first.unwrap(), (200, "b".to_owned()));
 }
 
 #[tokio::test]
 async fn a_request_is_retried_when_a_server_refuses_the_connection() {
-    let (a, dead) = (serve_named("a").await, refusing().await);
+    let (a, dead) = (serve_named("a").await, refusing_address().await);
     for choice in [Choice::LeastLoaded, Choice::Turns] {
         let (upstream, _sender) = followed_upstream(&[("n1", dead), ("n2", a)], choice);
         for _ in 0..4 {
@@ -354,12 +361,12 @@ async fn a_request_is_retried_when_a_server_refuses_the_connection() {
 
 #[tokio::test]
 async fn configured_servers_are_tried_in_order() {
-    let (a, b, dead) = (serve_named("a").await, serve_named("b").await, refusing().await);
+    let (a, b, dead) = (serve_named("a").await, serve_named("b").await, refusing_address().await);
     let upstream_of = |addresses: &[SocketAddr]| {
         let servers = addresses
             .iter()
             .map(|address| format!("http://{address}").parse().unwrap());
-        upstream(Servers::Listed(servers.collect()), Choice::Master, LONG)
+        upstream(Servers::Listed(servers.collect()), Choice::Master, LONG_TIMEOUT)
     };
     for (addresses, expected) in [
         (vec![a, b], (200, "a x")),

@@ -48,7 +48,7 @@ impl GrantResolver {
 }
 
 /// Returns the networks to which a request with this grant may be sent in addition to public addresses.
-pub(crate) fn networks(grant: &HttpGrant) -> Vec<IpNet> {
+pub(crate) fn allowed_networks(grant: &HttpGrant) -> Vec<IpNet> {
     let mut networks = grant.networks.clone();
     if grant.origin.is_localhost() {
         networks.extend(IpNet::new(Ipv4Addr::LOCALHOST.into(), 8));

@@ -46,31 +46,31 @@ pub(crate) struct StoredResponse {
 /// A cache of responses whose total size is limited. If it is full, the least recently used responses are evicted.
 #[derive(Debug)]
 pub(crate) struct ResponseCache {
-    limit: u64,
+    size_limit: u64,
     entries: Mutex<CacheEntries>,
 }
 
 #[derive(Debug, Default)]
 struct CacheEntries {
-    by_key: HashMap<Arc<ResponseCacheKey>, (u64, Arc<StoredResponse>)>,
-    by_use: BTreeMap<u64, Arc<ResponseCacheKey>>,
-    uses: u64,
+    responses_by_key: HashMap<Arc<ResponseCacheKey>, (u64, Arc<StoredResponse>)>,
+    keys_by_use: BTreeMap<u64, Arc<ResponseCacheKey>>,
+    use_count: u64,
     size: u64,
 }
 
 impl CacheEntries {
     fn get(&mut self, key: &ResponseCacheKey) -> Option<Arc<StoredResponse>> {
-        let (last, stored) = self.by_key.get_mut(key)?;
-        let key = self.by_use.remove(last)?;
-        self.uses += 1;
-        *last = self.uses;
-        self.by_use.insert(self.uses, key);
+        let (last, stored) = self.responses_by_key.get_mut(key)?;
+        let key = self.keys_by_use.remove(last)?;
+        self.use_count += 1;
+        *last = self.use_count;
+        self.keys_by_use.insert(self.use_count, key);
         Some(stored.clone())
     }
 
     fn remove(&mut self, key: &ResponseCacheKey) {
-        if let Some((last, stored)) = self.by_key.remove(key) {
-            self.by_use.remove(&last);
+        if let Some((last, stored)) = self.responses_by_key.remove(key) {
+            self.keys_by_use.remove(&last);
             self.size -= stored.size;
         }
     }
@@ -81,16 +81,16 @@ impl CacheEntries {
             return;
         }
         while self.size + stored.size > limit {
-            match self.by_use.first_key_value().map(|(_, key)| key.clone()) {
+            match self.keys_by_use.first_key_value().map(|(_, key)| key.clone()) {
                 Some(oldest) => self.remove(&oldest),
                 None => break,
             }
         }
         let key = Arc::new(key);
-        self.uses += 1;
+        self.use_count += 1;
         self.size += stored.size;
-        self.by_use.insert(self.uses, key.clone());
-        self.by_key.insert(key, (self.uses, Arc::new(stored)));
+        self.keys_by_use.insert(self.use_count, key.clone());
+        self.responses_by_key.insert(key, (self.use_count, Arc::new(stored)));
     }
 }
 
@@ -104,7 +104,7 @@ pub(crate) enum CacheLookup {
 
 /// The options of the cache. The cache counts as private (not `shared`), because a cached response is only used for
 /// requests with the same grant and headers. A response without an expiry time is never fresh: no lifetime is guessed.
-const OPTIONS: CacheOptions = CacheOptions {
+const CACHE_OPTIONS: CacheOptions = CacheOptions {
     shared: false,
     cache_heuristic: 0.0,
     immutable_min_time_to_live: Duration::from_secs(24 * 3600),
@@ -112,18 +112,18 @@ const OPTIONS: CacheOptions = CacheOptions {
 };
 
 /// The estimated memory that a cached response needs besides its body, URI and headers, in bytes.
-const OVERHEAD: usize = 1 << 10;
+const ENTRY_OVERHEAD: usize = 1 << 10;
 /// The estimated memory that a header of a cached response needs besides its name and value, in bytes.
 const HEADER_OVERHEAD: usize = 1 << 8;
 
 /// The largest `Age` of a cached response, in seconds. Much larger values would overflow in the cache policy.
-const OLDEST: u64 = 365 * 24 * 3600;
+const MAX_AGE_SECONDS: u64 = 365 * 24 * 3600;
 
 impl ResponseCache {
     /// Creates a cache for `limit` bytes of responses; returns `None` if the limit is 0.
     pub(crate) fn new(limit: u64) -> Option<Self> {
         (limit > 0).then(|| Self {
-            limit,
+            size_limit: limit,
             entries: Mutex::default(),
         })
     }
@@ -159,20 +159,25 @@ impl ResponseCache {
 
     pub(crate) fn invalidate(&self, uri: &Uri) {
         let mut entries = self.entries();
-        let keys: Vec<_> = entries.by_key.keys().filter(|key| key.uri == *uri).cloned().collect();
+        let keys: Vec<_> = entries
+            .responses_by_key
+            .keys()
+            .filter(|key| key.uri == *uri)
+            .cloned()
+            .collect();
         for key in keys {
             entries.remove(&key);
         }
     }
 
-    pub(crate) fn keep(&self, key: ResponseCacheKey, request: &request::Parts, head: &response::Parts, body: &Bytes) {
-        let policy = CachePolicy::new_options(request, head, Moment::now().0, OPTIONS);
-        self.keep_with(key, request, &head.headers, policy, body);
+    pub(crate) fn store(&self, key: ResponseCacheKey, request: &request::Parts, head: &response::Parts, body: &Bytes) {
+        let policy = CachePolicy::new_options(request, head, Moment::now().0, CACHE_OPTIONS);
+        self.store_with_policy(key, request, &head.headers, policy, body);
     }
 
     /// Returns the cached response if the server says in `head`, for example with status 304, that the response is
     /// still valid. Otherwise, removes the response from the cache.
-    pub(crate) fn validated(
+    pub(crate) fn answer_after_validation(
         &self,
         key: ResponseCacheKey,
         stored: &StoredResponse,
@@ -182,7 +187,7 @@ impl ResponseCache {
         match stored.policy.after_response(request, head, Moment::now().0) {
             AfterResponse::NotModified(policy, head) => {
                 let answer = OutboundAnswer::new(&head, stored.body.clone(), true);
-                self.keep_with(key, request, &head.headers, policy, &stored.body);
+                self.store_with_policy(key, request, &head.headers, policy, &stored.body);
                 Some(answer)
             }
             AfterResponse::Modified(..) => {
@@ -192,7 +197,7 @@ impl ResponseCache {
         }
     }
 
-    fn keep_with(
+    fn store_with_policy(
         &self,
         key: ResponseCacheKey,
         request: &request::Parts,
@@ -201,7 +206,7 @@ impl ResponseCache {
         body: &Bytes,
     ) {
         let age = headers.get(header::AGE).and_then(|age| age.to_str().ok()?.parse().ok());
-        let is_old = age.is_some_and(|age: u64| age > OLDEST);
+        let is_old = age.is_some_and(|age: u64| age > MAX_AGE_SECONDS);
         if is_old || !policy.is_storable() || !is_reusable(&policy, headers) {
             return;
         }
@@ -212,14 +217,14 @@ impl ResponseCache {
             sizes.sum()
         };
         let path = key.uri.path_and_query().map_or(0, |path| path.as_str().len());
-        let size = body.len() + path + texts(&request.headers) + texts(headers) + OVERHEAD;
+        let size = body.len() + path + texts(&request.headers) + texts(headers) + ENTRY_OVERHEAD;
         let stored = StoredResponse {
             policy,
             // `body` may be a part of a larger buffer. A copy lets the buffer be freed while the body is cached.
             body: Bytes::copy_from_slice(body),
             size: size as u64,
         };
-        self.entries().insert(key, stored, self.limit);
+        self.entries().insert(key, stored, self.size_limit);
     }
 }
 
@@ -243,7 +248,7 @@ mod tests {
         let (request, ()) = Request::new(()).into_parts();
         let (response, ()) = Response::new(()).into_parts();
         StoredResponse {
-            policy: CachePolicy::new_options(&request, &response, SystemTime::UNIX_EPOCH, OPTIONS),
+            policy: CachePolicy::new_options(&request, &response, SystemTime::UNIX_EPOCH, CACHE_OPTIONS),
             body: Bytes::new(),
             size,
         }
@@ -268,6 +273,9 @@ mod tests {
         entries.insert(key("/a"), response_of_size(10), 100);
         assert_eq!(entries.size, 80);
         entries.insert(key("/e"), response_of_size(101), 100);
-        assert_eq!((entries.size, entries.by_key.len(), entries.by_use.len()), (80, 3, 3));
+        assert_eq!(
+            (entries.size, entries.responses_by_key.len(), entries.keys_by_use.len()),
+            (80, 3, 3)
+        );
     }
 }

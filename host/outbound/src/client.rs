@@ -40,7 +40,7 @@ const IDLE_CONNECTIONS: usize = 16;
 
 /// The maximum number of connection pools. Grants with the same list of allowed networks share a pool, and few
 /// different lists are in use.
-const POOLS: usize = 64;
+const MAX_POOLS: usize = 64;
 
 pub(crate) type Pool =
     Client<BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, BoxError>, Full<Bytes>>;
@@ -59,7 +59,7 @@ impl Pools {
         let names = config.resolve.iter();
         let fixed = names.map(|(name, address)| (name.to_ascii_lowercase(), *address));
         Ok(Self {
-            tls: tls::client(Trust::SystemAnd(config.ca.as_deref()), None)?,
+            tls: tls::client_config(Trust::SystemAnd(config.ca.as_deref()), None)?,
             fixed: Arc::new(fixed.collect()),
             pools: Mutex::default(),
         })
@@ -71,15 +71,15 @@ impl Pools {
             return pool.clone();
         }
         // There are too many pools. It is unknown which of them will be needed again, so all of them are dropped.
-        if pools.len() >= POOLS {
+        if pools.len() >= MAX_POOLS {
             pools.clear();
         }
-        let pool = self.pool(&networks);
+        let pool = self.new_pool(&networks);
         pools.insert(networks, pool.clone());
         pool
     }
 
-    fn pool(&self, networks: &[IpNet]) -> Pool {
+    fn new_pool(&self, networks: &[IpNet]) -> Pool {
         let resolver = GrantResolver {
             fixed: self.fixed.clone(),
             networks: networks.into(),

@@ -16,7 +16,7 @@ metric_table! {
         "Time of an HTTP request of a plugin, including those that failed or were answered from the cache";
 }
 
-pub(crate) fn count(origin: &HttpOrigin, answer: &Result<OutboundAnswer, HttpError>, took: Duration) {
+pub(crate) fn record_request(origin: &HttpOrigin, answer: &Result<OutboundAnswer, HttpError>, took: Duration) {
     let result = match answer {
         Ok(OutboundAnswer { is_cached: true, .. }) => "cached",
         Ok(answer) => status_class(answer.status),

@@ -14,7 +14,7 @@ const HEADERS_LIMIT: usize = 64;
 const HEADERS_SIZE_LIMIT: usize = 16 << 10;
 
 /// The headers that concern the connection. A plugin may not set them, because the host does.
-const OF_THE_HOST: [HeaderName; 11] = [
+const HEADERS_SET_BY_HOST: [HeaderName; 11] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
     header::EXPECT,
@@ -30,7 +30,7 @@ const OF_THE_HOST: [HeaderName; 11] = [
 
 /// Checks and converts a plugin's HTTP request. The request must not contain the header `credential`, because the host
 /// adds the credential to the request itself.
-pub(crate) fn parse(
+pub(crate) fn parse_request(
     request: HttpRequest,
     credential: Option<&HeaderName>,
 ) -> Result<(request::Parts, Bytes), HttpError> {
@@ -66,7 +66,7 @@ pub(crate) fn parse(
         let parsed = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| invalid(format!("{name:?} is not a valid name of a header")))?;
         let key = header_key(name);
-        if OF_THE_HOST.iter().any(|reserved| reserved.as_str() == key) {
+        if HEADERS_SET_BY_HOST.iter().any(|reserved| reserved.as_str() == key) {
             return Err(invalid(format!("the host sets the header `{parsed}`; remove it")));
         }
         if credential.is_some_and(|credential| header_key(credential.as_str()) == key) {
@@ -136,7 +136,7 @@ mod tests {
             (large_body, Some("the body has 1048577 bytes; the limit is 1048576")),
         ] {
             let case = format!("{} {:?}", request.method, request.headers.first());
-            let parsed = parse(request, Some(&HeaderName::from_static("x-api-key")));
+            let parsed = parse_request(request, Some(&HeaderName::from_static("x-api-key")));
             match (parsed, expected) {
                 (Ok(_), None) => {}
                 (Err(HttpError::Invalid(reason)), Some(part)) if reason.contains(part) => {}

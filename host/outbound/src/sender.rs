@@ -22,7 +22,7 @@ use crate::{
     cache::{CacheLookup, ResponseCache, ResponseCacheKey},
     client::{Pool, Pools},
     metrics,
-    request::parse,
+    request::parse_request,
 };
 
 const ADVICE: TlsAdvice<'static> = TlsAdvice {
@@ -78,8 +78,8 @@ impl Outbound {
 
     async fn answer(&self, grant: &HttpGrant, request: HttpRequest) -> Result<OutboundAnswer, HttpError> {
         let credential = self.credential(grant)?;
-        let (parts, body) = parse(request, credential.map(Credential::name).as_ref())?;
-        let networks = address::networks(grant);
+        let (parts, body) = parse_request(request, credential.map(Credential::header_name).as_ref())?;
+        let networks = address::allowed_networks(grant);
         let key = ResponseCacheKey::new(networks.clone(), grant.credential.clone(), &parts);
         let cache = self.cache.as_ref().filter(|_| ResponseCache::may_answer(&parts));
         let mut outgoing_parts = parts.clone();
@@ -93,8 +93,8 @@ impl Outbound {
             CacheLookup::Send => {}
         }
         if let Some(credential) = credential {
-            let value = read(credential, grant).await?;
-            outgoing_parts.headers.insert(credential.name(), value);
+            let value = read_credential(credential, grant).await?;
+            outgoing_parts.headers.insert(credential.header_name(), value);
         }
         let pool = self.pools.pool_for(networks);
         let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
@@ -112,14 +112,14 @@ impl Outbound {
             return Ok(OutboundAnswer::new(&head, body, false));
         };
         match stored {
-            Some(stored) if head.status == StatusCode::NOT_MODIFIED => {
-                cache.validated(key, &stored, &parts, &head).ok_or_else(|| {
+            Some(stored) if head.status == StatusCode::NOT_MODIFIED => cache
+                .answer_after_validation(key, &stored, &parts, &head)
+                .ok_or_else(|| {
                     let origin = &grant.origin;
                     HttpError::Unreachable(format!("{origin} answered {} about another version", head.status))
-                })
-            }
+                }),
             _ => {
-                cache.keep(key, &parts, &head, &body);
+                cache.store(key, &parts, &head, &body);
                 Ok(OutboundAnswer::new(&head, body, false))
             }
         }
@@ -171,14 +171,14 @@ impl Outbound {
 }
 
 impl Credential {
-    fn name(&self) -> HeaderName {
+    fn header_name(&self) -> HeaderName {
         self.header.clone().unwrap_or(header::AUTHORIZATION)
     }
 }
 
 /// Reads the secret from the credential's file, and returns the value of the header that contains the secret. If that
 /// fails, the log says why, but the plugin only gets a general error.
-async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue, HttpError> {
+async fn read_credential(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue, HttpError> {
     let unusable = |reason: &dyn std::fmt::Display| {
         let (file, origin) = (credential.file.display(), &grant.origin);
         tracing::warn!(%file, %origin, "a credential for requests of plugins cannot be used: {reason}");
@@ -239,7 +239,7 @@ impl HttpSender for Outbound {
                 span.record("otel.status_code", "ERROR");
             }
         }
-        metrics::count(&grant.origin, &answer, started.elapsed());
+        metrics::record_request(&grant.origin, &answer, started.elapsed());
         let answer = answer?;
         let mut response = HttpResponse::new(answer.status.as_u16(), answer.body.into());
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();

@@ -45,12 +45,12 @@ const ALIAS: &str = "other.example.com";
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 /// The method, path and relevant headers of each request that the test server received.
-type ReceivedPaths = Arc<Mutex<Vec<String>>>;
+type RequestLog = Arc<Mutex<Vec<String>>>;
 
 struct OutboundScene {
     directory: TempDir,
     address: SocketAddr,
-    received_paths: ReceivedPaths,
+    request_log: RequestLog,
     config: OutboundConfig,
 }
 
@@ -59,14 +59,14 @@ impl OutboundScene {
         Self::with_tls(true).await
     }
 
-    async fn with_tls(tls: bool) -> Self {
+    async fn with_tls(has_tls: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let ca = directory.path().join("ca.pem");
         fs::write(&ca, authority.pem()).unwrap();
-        let acceptor = tls.then(|| {
+        let acceptor = has_tls.then(|| {
             let key = KeyPair::generate().unwrap();
             let params = CertificateParams::new(vec![HOST.to_owned(), "localhost".to_owned()]).unwrap();
             let certificate = params.signed_by(&key, &authority).unwrap();
@@ -82,8 +82,8 @@ impl OutboundScene {
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let received_paths = ReceivedPaths::default();
-        tokio::spawn(accept(listener, acceptor, received_paths.clone()));
+        let request_log = RequestLog::default();
+        tokio::spawn(accept(listener, acceptor, request_log.clone()));
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
         let config = OutboundConfig {
             ca: Some(ca),
@@ -93,7 +93,7 @@ impl OutboundScene {
         Self {
             directory,
             address,
-            received_paths,
+            request_log,
             config,
         }
     }
@@ -122,8 +122,8 @@ impl OutboundScene {
         HttpRequest::new("GET", format!("{}{path}", self.origin("https", HOST)).parse().unwrap())
     }
 
-    fn take_paths(&self) -> Vec<String> {
-        std::mem::take(&mut self.received_paths.lock().unwrap())
+    fn take_request_lines(&self) -> Vec<String> {
+        std::mem::take(&mut self.request_log.lock().unwrap())
     }
 
     fn credential(&self, text: &str) -> (Credential, PathBuf) {
@@ -139,9 +139,9 @@ impl OutboundScene {
     }
 }
 
-async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, received_paths: ReceivedPaths) {
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, request_log: RequestLog) {
     while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, received_paths) = (acceptor.clone(), received_paths.clone());
+        let (acceptor, received_paths) = (acceptor.clone(), request_log.clone());
         tokio::spawn(async move {
             match acceptor {
                 Some(acceptor) => {
@@ -155,15 +155,15 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, received_p
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, received_paths: ReceivedPaths) {
-    let service = service_fn(move |request| answer(request, received_paths.clone()));
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, request_log: RequestLog) {
+    let service = service_fn(move |request| answer(request, request_log.clone()));
     // An error is ignored here: it only means that the client has closed the connection in an unusual way.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
 
-async fn answer(request: Request<Incoming>, received_paths: ReceivedPaths) -> Result<Answer, Infallible> {
+async fn answer(request: Request<Incoming>, request_log: RequestLog) -> Result<Answer, Infallible> {
     let header = |name: &str| {
         request
             .headers()
@@ -172,37 +172,39 @@ async fn answer(request: Request<Incoming>, received_paths: ReceivedPaths) -> Re
     };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let (authorization, condition) = (header("authorization"), header("if-none-match"));
-    let mut row = format!("{method} {path}");
+    let mut request_line = format!("{method} {path}");
     for part in [&authorization, &condition].into_iter().flatten() {
-        row.push_str(&format!(" {part}"));
+        request_line.push_str(&format!(" {part}"));
     }
     let body = request.into_body().collect().await.map(|body| body.to_bytes());
-    received_paths.lock().unwrap().push(row);
-    let full = |status: u16, body: Bytes| {
+    request_log.lock().unwrap().push(request_line);
+    let response_with_body = |status: u16, body: Bytes| {
         let mut answer = Response::new(Full::new(body).boxed());
         *answer.status_mut() = status.try_into().unwrap();
         answer
     };
-    let with = |mut answer: Answer, name: &'static str, value: &str| {
+    let with_header = |mut answer: Answer, name: &'static str, value: &str| {
         answer.headers_mut().insert(name, value.parse().unwrap());
         answer
     };
     Ok(match path.as_str() {
         "/silent" => std::future::pending().await,
-        "/large" => full(200, vec![b' '; 2 << 20].into()),
-        "/redirect" => with(full(302, Bytes::new()), "location", "/elsewhere"),
-        "/minute" => with(full(200, "kept".into()), "cache-control", "max-age=60"),
-        "/private" => with(full(200, "not kept".into()), "cache-control", "no-store"),
+        "/large" => response_with_body(200, vec![b' '; 2 << 20].into()),
+        "/redirect" => with_header(response_with_body(302, Bytes::new()), "location", "/elsewhere"),
+        "/minute" => with_header(response_with_body(200, "kept".into()), "cache-control", "max-age=60"),
+        "/private" => with_header(response_with_body(200, "not kept".into()), "cache-control", "no-store"),
         "/forever" => {
-            let answer = with(full(200, "old".into()), "cache-control", "max-age=60");
-            with(answer, "age", &u64::MAX.to_string())
+            let answer = with_header(response_with_body(200, "old".into()), "cache-control", "max-age=60");
+            with_header(answer, "age", &u64::MAX.to_string())
         }
-        "/checked" if condition.as_deref() == Some("\"1\"") => with(full(304, Bytes::new()), "etag", "\"1\""),
+        "/checked" if condition.as_deref() == Some("\"1\"") => {
+            with_header(response_with_body(304, Bytes::new()), "etag", "\"1\"")
+        }
         "/checked" => {
-            let answer = with(full(200, "checked".into()), "etag", "\"1\"");
-            with(answer, "cache-control", "no-cache")
+            let answer = with_header(response_with_body(200, "checked".into()), "etag", "\"1\"");
+            with_header(answer, "cache-control", "no-cache")
         }
-        _ => full(200, body.unwrap()),
+        _ => response_with_body(200, body.unwrap()),
     })
 }
 
@@ -228,48 +230,49 @@ async fn a_plugin_request_is_sent_over_tls() {
     let response = send(&scene.sender(), &scene.grant(), request).await.unwrap();
     assert_eq!(response.status, 200);
     assert_eq!(response.body, b"what is allowed?");
-    assert_eq!(scene.take_paths(), ["POST /v1/rules"]);
+    assert_eq!(scene.take_request_lines(), ["POST /v1/rules"]);
 }
 
 #[tokio::test]
 async fn an_untrusted_certificate_is_refused() {
     let mut scene = OutboundScene::new().await;
-    let other = HttpRequest::new("GET", scene.origin("https", ALIAS).parse().unwrap());
+    let alias_request = HttpRequest::new("GET", scene.origin("https", ALIAS).parse().unwrap());
     let grant = HttpGrant {
         origin: scene.origin("https", ALIAS).parse().unwrap(),
         ..scene.grant()
     };
-    let wrong_name = send(&scene.sender(), &grant, other).await.unwrap_err();
+    let wrong_name = send(&scene.sender(), &grant, alias_request).await.unwrap_err();
     scene.config.ca = None;
-    let unknown = send(&scene.sender(), &scene.grant(), scene.get("/")).await.unwrap_err();
+    let unknown_authority = send(&scene.sender(), &scene.grant(), scene.get("/")).await.unwrap_err();
     for (error, part) in [
         (wrong_name, "its certificate is for policy.example.com"),
-        (unknown, "`pluginHttp.ca`"),
+        (unknown_authority, "`pluginHttp.ca`"),
     ] {
         assert!(
             matches!(&error, HttpError::Unreachable(reason) if reason.contains(part)),
             "{error:?}"
         );
     }
-    assert!(scene.take_paths().is_empty());
+    assert!(scene.take_request_lines().is_empty());
 }
 
 #[tokio::test]
 async fn a_name_that_resolves_to_a_private_address_is_refused() {
     let scene = OutboundScene::new().await;
     let sender = scene.sender();
-    let narrow = HttpGrant {
+    let other_network_grant = HttpGrant {
         networks: vec!["10.0.0.0/8".parse().unwrap()],
         ..scene.grant()
     };
-    let open = HttpGrant {
+    let grant_without_networks = HttpGrant {
         networks: Vec::new(),
         ..scene.grant()
     };
-    // This request leaves an open connection to 127.0.0.1 in the pool. The grants `narrow` and `open` do not allow this
-    // address, so their requests must not use the open connection.
+    // This request leaves an open connection to 127.0.0.1 in the pool. The grants
+    // `other_network_grant` and `grant_without_networks` do not allow this address, so their requests must not use the
+    // open connection.
     send(&sender, &scene.grant(), scene.get("/")).await.unwrap();
-    for grant in [&narrow, &open] {
+    for grant in [&other_network_grant, &grant_without_networks] {
         let message = denial_reason(send(&sender, grant, scene.get("/")).await);
         assert!(
             message.contains("`policy.example.com` resolves to 127.0.0.1, which is not a public address"),
@@ -280,7 +283,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
             "{message}"
         );
     }
-    assert_eq!(scene.take_paths(), ["GET /"]);
+    assert_eq!(scene.take_request_lines(), ["GET /"]);
 }
 
 #[tokio::test]
@@ -288,11 +291,11 @@ async fn a_response_is_not_cached_for_other_grants() {
     let scene = OutboundScene::new().await;
     let sender = scene.sender();
     send(&sender, &scene.grant(), scene.get("/minute")).await.unwrap();
-    let open = HttpGrant {
+    let grant_without_networks = HttpGrant {
         networks: Vec::new(),
         ..scene.grant()
     };
-    denial_reason(send(&sender, &open, scene.get("/minute")).await);
+    denial_reason(send(&sender, &grant_without_networks, scene.get("/minute")).await);
 }
 
 #[tokio::test]
@@ -312,7 +315,7 @@ async fn a_post_discards_the_cached_responses_of_its_uri() {
     get("/minute").await;
     get("/minute?other").await;
     assert_eq!(
-        scene.take_paths(),
+        scene.take_request_lines(),
         ["GET /minute", "GET /minute", "POST /minute", "GET /minute"]
     );
 }
@@ -330,7 +333,7 @@ async fn a_loopback_address_is_allowed_if_the_grant_names_it() {
             "{host}"
         );
     }
-    assert_eq!(scene.take_paths(), ["GET /here", "GET /here"]);
+    assert_eq!(scene.take_request_lines(), ["GET /here", "GET /here"]);
 }
 
 #[tokio::test]
@@ -345,17 +348,17 @@ async fn redirects_are_not_followed() {
             .headers
             .contains(&("location".to_owned(), "/elsewhere".to_owned()))
     );
-    assert_eq!(scene.take_paths(), ["GET /redirect"]);
+    assert_eq!(scene.take_request_lines(), ["GET /redirect"]);
 }
 
 #[tokio::test]
 async fn a_response_that_is_slow_or_too_large_is_abandoned() {
     let scene = OutboundScene::new().await;
     let sender = scene.sender();
-    let soon = Deadline::after(Duration::from_millis(200));
-    let slow = sender.send(&scene.grant(), scene.get("/silent"), soon).await;
+    let short_deadline = Deadline::after(Duration::from_millis(200));
+    let slow = sender.send(&scene.grant(), scene.get("/silent"), short_deadline).await;
     assert_eq!(slow, Err(HttpError::Timeout));
-    assert!(soon.has_passed());
+    assert!(short_deadline.has_passed());
     let large = send(&sender, &scene.grant(), scene.get("/large")).await;
     assert_eq!(large, Err(HttpError::TooLarge(1 << 20)));
     assert_eq!(send(&sender, &scene.grant(), scene.get("/")).await.unwrap().status, 200);
@@ -411,19 +414,22 @@ async fn a_credential_is_sent_only_to_its_origins() {
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
     fs::write(&file, "secret-2").unwrap();
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
-    assert_eq!(scene.take_paths(), ["GET / Bearer secret-1", "GET / Bearer secret-2"]);
+    assert_eq!(
+        scene.take_request_lines(),
+        ["GET / Bearer secret-1", "GET / Bearer secret-2"]
+    );
 
     let unknown = denial_reason(send(&sender, &grant("other"), scene.get("/")).await);
     assert!(unknown.contains("add `pluginHttp.credentials.other`"), "{unknown}");
-    let elsewhere = HttpGrant {
+    let other_origin_grant = HttpGrant {
         origin: scene.origin("https", ALIAS).parse().unwrap(),
         ..grant("policy")
     };
     let request = HttpRequest::new("GET", scene.origin("https", ALIAS).parse().unwrap());
-    let elsewhere = denial_reason(send(&sender, &elsewhere, request).await);
+    let other_origin_reason = denial_reason(send(&sender, &other_origin_grant, request).await);
     assert!(
-        elsewhere.contains("`pluginHttp.credentials.policy.origins`"),
-        "{elsewhere}"
+        other_origin_reason.contains("`pluginHttp.credentials.policy.origins`"),
+        "{other_origin_reason}"
     );
 
     let mut authorized_request = scene.get("/");
@@ -433,12 +439,12 @@ async fn a_credential_is_sent_only_to_its_origins() {
     let refusal = send(&sender, &grant("policy"), authorized_request).await.unwrap_err();
     assert!(matches!(refusal, HttpError::Invalid(_)), "{refusal:?}");
 
-    let large = "s".repeat(9 << 10);
+    let large_secret = "s".repeat(9 << 10);
     for (mode, text) in [
         (0o644, "readable"),
         (0o600, ""),
         (0o600, "two\nlines"),
-        (0o600, large.as_str()),
+        (0o600, large_secret.as_str()),
     ] {
         fs::write(&file, text).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
@@ -448,7 +454,7 @@ async fn a_credential_is_sent_only_to_its_origins() {
             "{text}: {error:?}"
         );
     }
-    assert!(scene.take_paths().is_empty());
+    assert!(scene.take_request_lines().is_empty());
 }
 
 #[tokio::test]
@@ -457,7 +463,7 @@ async fn responses_are_cached_as_their_headers_allow() {
     let (credential, _) = scene.credential("secret");
     scene.config.credentials.insert("policy".to_owned(), credential);
     let sender = scene.sender();
-    for (path, requests) in [
+    for (path, expected_requests) in [
         ("/minute", &["GET /minute"][..]),
         ("/private", &["GET /private", "GET /private"]),
         ("/checked", &["GET /checked", "GET /checked \"1\""]),
@@ -466,7 +472,7 @@ async fn responses_are_cached_as_their_headers_allow() {
         let first = send(&sender, &scene.grant(), scene.get(path)).await.unwrap();
         let second = send(&sender, &scene.grant(), scene.get(path)).await.unwrap();
         assert_eq!((second.status, second.body), (200, first.body), "{path}");
-        assert_eq!(scene.take_paths(), requests, "{path}");
+        assert_eq!(scene.take_request_lines(), expected_requests, "{path}");
     }
     // A request with one of these headers is never answered from the cache, because the answer may be meant only for
     // this request. For example, a plugin may send an API key of its own in `x-api-key`.
@@ -478,14 +484,14 @@ async fn responses_are_cached_as_their_headers_allow() {
         let mut request = scene.get("/minute");
         request.headers.push((name.to_owned(), value.to_owned()));
         send(&sender, &scene.grant(), request).await.unwrap();
-        assert_eq!(scene.take_paths().len(), 1, "{name}");
+        assert_eq!(scene.take_request_lines().len(), 1, "{name}");
     }
     let with_credential = HttpGrant {
         credential: Some("policy".to_owned()),
         ..scene.grant()
     };
     send(&sender, &with_credential, scene.get("/minute")).await.unwrap();
-    assert_eq!(scene.take_paths(), ["GET /minute Bearer secret"]);
+    assert_eq!(scene.take_request_lines(), ["GET /minute Bearer secret"]);
     scene.config.cache_size = 0;
     let without_cache = scene.sender();
     for _ in 0..2 {
@@ -493,5 +499,5 @@ async fn responses_are_cached_as_their_headers_allow() {
             .await
             .unwrap();
     }
-    assert_eq!(scene.take_paths().len(), 2);
+    assert_eq!(scene.take_request_lines().len(), 2);
 }

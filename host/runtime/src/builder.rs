@@ -36,31 +36,31 @@ use crate::{
 /// # Ok(()) }
 /// ```
 #[derive(derive_more::Debug)]
-#[debug("HostBuilder {{ definitions: {paths:?}, stores: {stores:?}, chains: {chains:?}, .. }}")]
+#[debug("HostBuilder {{ definitions: {definition_paths:?}, stores: {stores:?}, chains: {native_chains:?}, .. }}")]
 pub struct HostBuilder {
-    paths: Vec<PathBuf>,
+    definition_paths: Vec<PathBuf>,
     /// The number of stores that were added before the first directory; `None` if there is no directory. All
     /// directories together count as one store, which comes after these stores in the order. A new definition is
     /// written to the first store in the order that accepts it.
-    stores_before: Option<usize>,
+    directory_store_index: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
-    on_bad: OnBadDefinition,
+    on_bad_definition: OnBadDefinition,
     namespaced_chains: NamespacedChains,
     reach: Reach,
     starts_without_modules: bool,
     forms: DocumentForms,
     chain_definitions: Vec<ChainDefinition>,
-    chains: Vec<Chain>,
+    native_chains: Vec<Chain>,
     request_timeout: Duration,
     namespaces: Arc<dyn NamespaceSource>,
     authorizer: Arc<dyn Authorizer>,
-    store: Option<PathBuf>,
+    store_directory: Option<PathBuf>,
     store_limit: Option<u64>,
     catalog: CatalogConfig,
-    history: Option<PathBuf>,
-    keep: usize,
+    history_directory: Option<PathBuf>,
+    kept_revision_count: usize,
     sandbox: SandboxConfig,
-    resolve: Vec<(String, String)>,
+    address_overrides: Vec<(String, String)>,
     accepts_short_keys: bool,
     decisions: Option<DecisionsConfig>,
     goes_live_on_request: bool,
@@ -70,26 +70,26 @@ pub struct HostBuilder {
 impl Default for HostBuilder {
     fn default() -> Self {
         Self {
-            paths: Vec::new(),
-            stores_before: None,
+            definition_paths: Vec::new(),
+            directory_store_index: None,
             stores: Vec::new(),
-            on_bad: OnBadDefinition::default(),
+            on_bad_definition: OnBadDefinition::default(),
             namespaced_chains: NamespacedChains::default(),
             reach: Reach::default(),
             starts_without_modules: false,
             forms: DocumentForms::default(),
             chain_definitions: Vec::new(),
-            chains: Vec::new(),
+            native_chains: Vec::new(),
             request_timeout: Duration::from_secs(10),
             namespaces: Arc::new(StaticNamespaces::default()),
             authorizer: Arc::new(NoAuthorizer),
-            store: None,
+            store_directory: None,
             store_limit: None,
             catalog: CatalogConfig::default(),
-            history: None,
-            keep: History::DEFAULT_KEEP,
+            history_directory: None,
+            kept_revision_count: History::DEFAULT_KEPT_COUNT,
             sandbox: SandboxConfig::default(),
-            resolve: Vec::new(),
+            address_overrides: Vec::new(),
             accepts_short_keys: false,
             decisions: None,
             goes_live_on_request: false,
@@ -106,9 +106,9 @@ impl HostBuilder {
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if !path.is_file() {
-            self.stores_before.get_or_insert(self.stores.len());
+            self.directory_store_index.get_or_insert(self.stores.len());
         }
-        self.paths.push(path);
+        self.definition_paths.push(path);
         self
     }
 
@@ -128,15 +128,15 @@ impl HostBuilder {
 
     /// Sets what is served instead of an invalid definition in a store. All valid definitions are served in any case,
     /// and [`Host::status`] reports the invalid one. Default: the last valid version of the definition stays in force.
-    pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
-        self.on_bad = on_bad;
+    pub fn on_bad_definition(mut self, on_bad_definition: OnBadDefinition) -> Self {
+        self.on_bad_definition = on_bad_definition;
         self
     }
 
     /// Sets what namespaced chains in stores may use, such as plugins. Chains in files are not limited. Default: only
     /// expressions.
-    pub fn namespaced_chains(mut self, may_use: NamespacedChains) -> Self {
-        self.namespaced_chains = may_use;
+    pub fn namespaced_chains(mut self, limits: NamespacedChains) -> Self {
+        self.namespaced_chains = limits;
         self
     }
 
@@ -166,13 +166,13 @@ impl HostBuilder {
     /// The form is only asked about a document in the [definitions](Self::definitions) that no built-in form
     /// [recognizes](DocumentForm::recognize).
     pub fn form(mut self, form: impl DocumentForm) -> Self {
-        self.forms = self.forms.and(Arc::new(form));
+        self.forms = self.forms.with_form(Arc::new(form));
         self
     }
 
     /// Adds a chain that the program defines in code. Such chains are called before the chains of definitions.
     pub fn chain(mut self, chain: Chain) -> Self {
-        self.chains.push(chain);
+        self.native_chains.push(chain);
         self
     }
 
@@ -200,7 +200,7 @@ impl HostBuilder {
     /// programs. Default: `store` in the directory of the [`history`](Self::history); without a history, nothing is
     /// kept.
     pub fn store(mut self, directory: impl AsRef<Path>) -> Self {
-        self.store = Some(directory.as_ref().to_owned());
+        self.store_directory = Some(directory.as_ref().to_owned());
         self
     }
 
@@ -220,13 +220,13 @@ impl HostBuilder {
     /// Keeps earlier tables in this directory. They are needed for rollbacks, and for a start with the last live table
     /// if the definitions cannot be loaded. Only one host may use the directory at a time. Default: kept in memory.
     pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
-        self.history = Some(directory.as_ref().to_owned());
+        self.history_directory = Some(directory.as_ref().to_owned());
         self
     }
 
     /// Sets how many revisions the history keeps, at least 1. Default: 20.
-    pub fn revisions(mut self, keep: usize) -> Self {
-        self.keep = keep;
+    pub fn revisions(mut self, count: usize) -> Self {
+        self.kept_revision_count = count;
         self
     }
 
@@ -239,7 +239,7 @@ impl HostBuilder {
     /// Sets the address `HOST:PORT` of the webhooks whose URL contains `host`, so that `host` is not looked up in DNS.
     /// May be called more than once.
     pub fn resolve(mut self, host: impl Into<String>, address: impl Into<String>) -> Self {
-        self.resolve.push((host.into(), address.into()));
+        self.address_overrides.push((host.into(), address.into()));
         self
     }
 
@@ -276,23 +276,26 @@ impl HostBuilder {
     /// Fails if definitions are invalid or stages cannot be built. The error lists all mistakes in all files. If there
     /// are none, it lists all stages that cannot be built.
     pub async fn build(self) -> Result<Host, Error> {
-        let history = match &self.history {
-            Some(directory) => History::open(directory, self.keep)?,
-            None => History::in_memory(self.keep),
+        let history = match &self.history_directory {
+            Some(directory) => History::open(directory, self.kept_revision_count)?,
+            None => History::in_memory(self.kept_revision_count),
         };
-        let own_store = || self.history.as_ref().map(|directory| directory.join("store"));
+        let store_in_history = || self.history_directory.as_ref().map(|directory| directory.join("store"));
         let mut catalog = self.catalog;
-        if let Some(directory) = self.store.or_else(own_store) {
+        if let Some(directory) = self.store_directory.or_else(store_in_history) {
             catalog.store = Some(Store::open(directory)?);
         }
         let mut stores = self.stores;
-        if !self.paths.is_empty() {
-            let index = self.stores_before.unwrap_or_default();
-            stores.insert(index, Arc::new(FileStore::new(self.paths).of_forms(&self.forms)));
+        if !self.definition_paths.is_empty() {
+            let index = self.directory_store_index.unwrap_or_default();
+            stores.insert(
+                index,
+                Arc::new(FileStore::new(self.definition_paths).with_forms(&self.forms)),
+            );
         }
-        let resolve = AddressOverrides::parse(self.resolve).map_err(Error::Resolve)?;
+        let address_overrides = AddressOverrides::parse(self.address_overrides).map_err(Error::Resolve)?;
         let catalog = Catalog::new(catalog)?;
-        let redact = self.decisions.as_ref().map(|decisions| decisions.redact.clone());
+        let redacted_pointers = self.decisions.as_ref().map(|decisions| decisions.redact.clone());
         #[cfg_attr(
             not(feature = "registries"),
             expect(unused_mut, reason = "only registries have images")
@@ -306,16 +309,16 @@ impl HostBuilder {
             sandbox,
             catalog,
             webhooks: if self.accepts_short_keys {
-                WebhookClients::accepting_short_keys(resolve)
+                WebhookClients::with_short_keys(address_overrides)
             } else {
-                WebhookClients::new(resolve)
+                WebhookClients::new(address_overrides)
             },
             authorizer: self.authorizer.clone(),
             namespaces: self.namespaces.clone(),
             progress: self.progress,
             shared_sandbox: OnceCell::new(),
             plugins: Plugins::default(),
-            trials: Trials::redacting(&redact.unwrap_or_default()),
+            trials: Trials::with_redactions(&redacted_pointers.unwrap_or_default()),
             statistics: Default::default(),
             fetchers: Semaphore::new(WORKERS),
             compilers: SmallestFirstLimit::new(WORKERS),
@@ -326,7 +329,7 @@ impl HostBuilder {
         let source = TableSource {
             stores: Arc::new(Stores::new(stores, self.forms)),
             chain_definitions: self.chain_definitions,
-            chains: self.chains.into(),
+            native_chains: self.native_chains.into(),
             namespaces: self.namespaces,
             authorizer: self.authorizer,
             request_timeout: self.request_timeout,
@@ -338,13 +341,13 @@ impl HostBuilder {
                 metrics: Default::default(),
             }),
             store_limit: self.store_limit,
-            modules: Fingerprint::default(),
+            module_fingerprint: Fingerprint::default(),
             version: 0,
             refresh_intervals: Vec::new(),
-            on_bad: self.on_bad,
+            on_bad_definition: self.on_bad_definition,
             namespaced_chains: Arc::new(self.namespaced_chains),
             starts_without_modules: self.starts_without_modules,
-            in_force: Arc::default(),
+            live_files: Arc::default(),
             live_modules: Arc::default(),
         };
         Host::start(source, history, self.goes_live_on_request).await

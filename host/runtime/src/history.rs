@@ -89,7 +89,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) const DEFAULT_KEEP: usize = 20;
+    pub(crate) const DEFAULT_KEPT_COUNT: usize = 20;
 
     pub(crate) fn in_memory(keep: usize) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl History {
     pub(crate) fn open(directory: &Path, keep: usize) -> Result<Self, HistoryError> {
         let directory = HistoryDirectory::open(directory)?;
         Ok(Self {
-            entries: directory.entries()?.into_iter().map(Arc::new).collect(),
+            entries: directory.read_entries()?.into_iter().map(Arc::new).collect(),
             keep: keep.max(1),
             directory: Some(Arc::new(directory)),
             problem: None,
@@ -168,14 +168,14 @@ impl History {
         .await
         .unwrap_or(Err(HistoryError::Stopped));
         if write_result.is_err() {
-            metrics::write_failed("history");
+            metrics::count_write_failure("history");
         }
         self.problem = write_result.as_ref().err().map(ToString::to_string);
         write_result
     }
 
     /// Adds a revision in memory and on disk. If it cannot be written, the history is unchanged.
-    pub(crate) async fn push(&mut self, entry: Arc<HistoryEntry>) -> Result<(), HistoryError> {
+    pub(crate) async fn add_and_write(&mut self, entry: Arc<HistoryEntry>) -> Result<(), HistoryError> {
         let before = self.entries.clone();
         self.add(entry);
         let write_result = self.write().await;
@@ -205,7 +205,7 @@ impl History {
         }
     }
 
-    pub(crate) async fn complete(&mut self) {
+    pub(crate) async fn complete_change(&mut self) {
         if let Some(last) = self.entries.back_mut() {
             Arc::make_mut(last).pending.clear();
         }
@@ -214,7 +214,7 @@ impl History {
         }
     }
 
-    pub(crate) fn modules(&self) -> impl Iterator<Item = Digest> {
+    pub(crate) fn module_digests(&self) -> impl Iterator<Item = Digest> {
         self.entries
             .iter()
             .flat_map(|entry| &entry.revision().modules)

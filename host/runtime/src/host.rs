@@ -97,12 +97,12 @@ impl Host {
             live_since: live.since,
             origin: revision.origin.clone(),
             by: revision.by.clone(),
-            problem: live.problem.as_ref().map(TableProblem::problem),
+            problem: live.problem.as_ref().map(TableProblem::to_status),
             building: self.0.building.load(Ordering::Relaxed) > 0,
             tables: self.0.slots.count(),
             plugins: self.0.assembler.plugins.count(),
             history: live.history.clone(),
-            disabled_missing: self.0.disabled_stages.lock().missing(table),
+            disabled_missing: self.0.disabled_stages.lock().missing_stages(table),
             stores: self.0.stores.status(),
             chains: table.status(&self.0.assembler.reach),
             exceptions: table.status_of_exceptions(),
@@ -148,14 +148,14 @@ impl Host {
         self.0.observer.traffic.hours(Instant::now())
     }
 
-    pub(crate) fn prune(&self, state: &TableState) {
+    pub(crate) fn prune_store(&self, state: &TableState) {
         let (Some(store), Some(limit)) = (self.0.assembler.catalog.store(), state.source.store_limit) else {
             return;
         };
         let mut in_use = InUse::default();
-        in_use.modules.extend(state.history.modules());
+        in_use.modules.extend(state.history.module_digests());
         for plugin in self.table().plugins().iter().chain(state.prepared_tables.plugins()) {
-            let (module, compiled) = plugin.in_store();
+            let (module, compiled) = plugin.store_keys();
             in_use.modules.extend(module);
             in_use.compiled.insert(compiled);
         }
@@ -173,14 +173,14 @@ impl Host {
         });
     }
 
-    pub(crate) fn building(&self) -> BuildGuard<'_> {
+    pub(crate) fn begin_build(&self) -> BuildGuard<'_> {
         self.0.building.fetch_add(1, Ordering::Relaxed);
         BuildGuard(&self.0)
     }
 
     /// Waits until one more table may be in memory. Older tables are freed when their requests end, so the wait is
     /// limited to a little more than the request timeout.
-    pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
+    pub(crate) async fn wait_for_slot(&self) -> Result<OwnedSemaphorePermit, Error> {
         let patience = self.0.request_timeout + Duration::from_secs(10);
         self.0.slots.take(patience).await
     }

@@ -67,7 +67,7 @@ pub use live::table::Table;
 pub use live::version_state::VersionState;
 pub use replicas::agreement;
 pub use requests::applies::{Applies, ChainApplies, StageApplies};
-pub use requests::body::{BodyError, BodyLimits, encoding};
+pub use requests::body::{BodyError, BodyLimits, content_encoding};
 pub use requests::evaluate::{EvaluateError, EvaluateOptions, EvaluatedChains, EvaluationResult, UnmatchedChain};
 pub use requests::layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_uid};
 pub use requests::reviews::ReviewService;

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The maximum number of tables in memory. If there are this many, the next one waits until requests on old ones end.
-pub(crate) const MOST_TABLES: usize = 8;
+pub(crate) const TABLES_MAX: usize = 8;
 
 /// The reason why the newest definitions are not live, with the number of attempts so far and the time of the next one.
 #[derive(Clone, Debug)]
@@ -37,16 +37,19 @@ pub(crate) struct TableProblem {
 }
 
 /// The pause before the first retry after a temporary failure. Before each further retry, it doubles.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest pause between two retries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 impl TableProblem {
-    pub(crate) fn of_bad(bad: &[BadDefinition], before: Option<&Self>) -> Option<Self> {
+    pub(crate) fn of_bad_definitions(bad: &[BadDefinition], before: Option<&Self>) -> Option<Self> {
         if bad.is_empty() {
             return None;
         }
-        Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
+        Some(Self::after_attempt(
+            before,
+            Arc::new(Error::BadDefinitions(bad.to_vec())),
+        ))
     }
 
     /// Returns the newest definitions that are not served as they are written.
@@ -58,11 +61,11 @@ impl TableProblem {
     }
 
     /// Returns the problem after a failed attempt. `before` is the problem after the previous attempt.
-    pub(crate) fn after(before: Option<&Self>, error: Arc<Error>) -> Self {
+    pub(crate) fn after_attempt(before: Option<&Self>, error: Arc<Error>) -> Self {
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
         let next = error.is_transient().then(|| {
             let doublings = u32::try_from(attempts - 1).unwrap_or(u32::MAX).min(16);
-            let pause = (FIRST_PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE);
+            let pause = (RETRY_PAUSE_MIN * 2_u32.pow(doublings)).min(RETRY_PAUSE_MAX);
             (Instant::now() + pause, Moment(Moment::now().0 + pause))
         });
         Self {
@@ -75,11 +78,11 @@ impl TableProblem {
 
     /// Returns this problem if a retry cannot solve it, such as a mistake in a definition. Returns `None` for a
     /// temporary problem, such as an unreachable server.
-    pub(crate) fn of_mistakes(&self) -> Option<Self> {
+    pub(crate) fn if_permanent(&self) -> Option<Self> {
         (!self.error.is_transient()).then(|| self.clone())
     }
 
-    pub(crate) fn problem(&self) -> Problem {
+    pub(crate) fn to_status(&self) -> Problem {
         Problem {
             since: self.since,
             attempts: self.attempts,
@@ -90,7 +93,7 @@ impl TableProblem {
     }
 }
 
-pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>) {
+pub(crate) fn log_bad_definitions(before: Option<&TableProblem>, now: Option<&TableProblem>) {
     let [before, now] = [before, now].map(|problem| problem.map_or(&[][..], TableProblem::bad_definitions));
     for bad in now.iter().filter(|bad| !before.contains(bad)) {
         tracing::error!(definition = %bad.path.display(), "{bad}");
@@ -98,11 +101,11 @@ pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>)
     for previous in before {
         if !now.iter().any(|bad| bad.path == previous.path) {
             tracing::info!(definition = %previous.path.display(), "the definition in {} is valid again", previous.path.display());
-            metrics::bad_definition(&previous.path, false);
+            metrics::record_bad_definition(&previous.path, false);
         }
     }
     for bad in now {
-        metrics::bad_definition(&bad.path, true);
+        metrics::record_bad_definition(&bad.path, true);
     }
 }
 
@@ -111,7 +114,7 @@ pub(crate) struct TableSlots(Arc<Semaphore>);
 
 impl Default for TableSlots {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MOST_TABLES)))
+        Self(Arc::new(Semaphore::new(TABLES_MAX)))
     }
 }
 
@@ -119,12 +122,12 @@ impl TableSlots {
     pub(crate) async fn take(&self, patience: Duration) -> Result<tokio::sync::OwnedSemaphorePermit, Error> {
         match tokio::time::timeout(patience, self.0.clone().acquire_owned()).await {
             Ok(Ok(slot)) => Ok(slot),
-            _ => Err(Error::TooManyTables(MOST_TABLES)),
+            _ => Err(Error::TooManyTables(TABLES_MAX)),
         }
     }
 
     pub(crate) fn count(&self) -> usize {
-        MOST_TABLES.saturating_sub(self.0.available_permits())
+        TABLES_MAX.saturating_sub(self.0.available_permits())
     }
 }
 
@@ -137,26 +140,26 @@ mod tests {
         let mut problem = None;
         let mut pauses = Vec::new();
         for _ in 0..9 {
-            let next = TableProblem::after(problem.as_ref(), Arc::new(Error::TooManyTables(8)));
+            let next = TableProblem::after_attempt(problem.as_ref(), Arc::new(Error::TooManyTables(8)));
             pauses.push((next.next.unwrap().0 - Instant::now()).as_secs());
             problem = Some(next);
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        let problem = problem.unwrap().problem();
+        let problem = problem.unwrap().to_status();
         assert_eq!((problem.attempts, problem.mistakes.len()), (9, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn definitions_with_a_mistake_are_not_read_again_until_they_change() {
         let error = Error::Definitions(admittance_definitions::Mistakes::new());
-        assert!(TableProblem::after(None, Arc::new(error)).next.is_none());
+        assert!(TableProblem::after_attempt(None, Arc::new(error)).next.is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_ninth_table_in_memory_waits_for_a_slot() {
         let slots = TableSlots::default();
         let mut held_slots = Vec::new();
-        for count in 0..MOST_TABLES {
+        for count in 0..TABLES_MAX {
             assert_eq!(slots.count(), count);
             held_slots.push(slots.take(Duration::ZERO).await.unwrap());
         }

@@ -16,7 +16,8 @@ use tokio::{
 use crate::{
     Host, RolloutProgress,
     replicas::agreement::{
-        KnownReplica, MissingReplica, ReplicaAgreement, ReplicaStatus, ReplicasStatus, TableReport, agreement, is_ready,
+        KnownReplica, MissingReplica, ReplicaAgreement, ReplicaStatus, ReplicasStatus, TableReport, find_agreement,
+        is_ready,
     },
     status::metrics,
 };
@@ -25,15 +26,15 @@ use crate::{
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time for which a replica that has just started waits for a target from the other replicas. If it gets none by
 /// then, it may be ready without a target.
-const TARGET_PATIENCE: Duration = Duration::from_secs(5);
+const TARGET_WAIT_MAX: Duration = Duration::from_secs(5);
 /// The time that a replica may prepare a change before the log says that the others wait for it.
-const SLOW: Duration = Duration::from_secs(10);
+const SLOW_CHANGE_TIME: Duration = Duration::from_secs(10);
 /// The maximum length of a reported problem, in characters. The rest is cut off.
-const LONGEST_PROBLEM: usize = 1000;
+const PROBLEM_LENGTH_MAX: usize = 1000;
 /// The maximum number of rollouts in a report, which must fit into a Lease (256 KiB) or a ZooKeeper node (1 MiB).
-const MOST_ROLLOUTS: usize = 100;
+const ROLLOUTS_MAX: usize = 100;
 /// The maximum length of the reason of a reported rollout, in characters. The rest is cut off.
-const LONGEST_REASON: usize = 300;
+const REASON_LENGTH_MAX: usize = 300;
 
 /// Connects the replicas of an installation, so that each can read what the others report.
 #[async_trait]
@@ -117,7 +118,7 @@ impl Replicas {
     /// Returns whether this replica serves the table on which the replicas have agreed.
     pub fn is_ready(&self, host: &Host) -> bool {
         match self.view.lock().target {
-            None => self.start_time.elapsed() >= TARGET_PATIENCE,
+            None => self.start_time.elapsed() >= TARGET_WAIT_MAX,
             target => is_ready(target, host.hash()),
         }
     }
@@ -173,9 +174,9 @@ impl Replicas {
                 replica.report.clone_from(&own_report);
             }
             host.set_rollouts_led(membership.is_led);
-            host.follow_rollouts(rollouts(&membership.replicas)).await;
+            host.follow_rollouts(reported_rollouts(&membership.replicas)).await;
             let target = membership.target;
-            let agreement = agreement(target, &membership.replicas);
+            let agreement = find_agreement(target, &membership.replicas);
             // This replica is not permitted to share reports, and has never known a target. So it goes live without
             // waiting for other replicas.
             let is_alone = membership.is_refused && self.view.lock().target.is_none();
@@ -185,12 +186,12 @@ impl Replicas {
             {
                 self.transport.publish(hash).await;
             }
-            self.note(membership, agreement);
+            self.record_agreement(membership, agreement);
             waiting.log(&self.view.lock().waiting);
             let is_ready = self.is_ready(host);
             self.is_ready
                 .send_if_modified(|was_ready| std::mem::replace(was_ready, is_ready) != is_ready);
-            metrics::replicas(&self.status(), is_ready);
+            metrics::record_replicas(&self.status(), is_ready);
             let next_target = if is_alone { Some(own_report.prepared) } else { target };
             if let Some(next_hash) = next_target.filter(|next_hash| *next_hash != own_report.live)
                 && host.go_live_with(next_hash).await
@@ -205,11 +206,11 @@ impl Replicas {
         }
     }
 
-    fn note(&self, membership: Membership, agreement: ReplicaAgreement) {
+    fn record_agreement(&self, membership: Membership, agreement: ReplicaAgreement) {
         let mut view = self.view.lock();
         let target = membership.target;
         if target.is_some() && target != view.target {
-            let hash = target.map(Digest::short);
+            let hash = target.map(Digest::to_short_hex);
             tracing::info!(hash, "the replicas have agreed on a table");
             view.target = target;
         }
@@ -224,13 +225,13 @@ impl Replicas {
 
 impl WaitingLog {
     /// Logs each replica for which the other replicas wait, but only once. A replica without a problem is probably
-    /// still preparing the change, so it is not logged before [`SLOW`] has passed.
+    /// still preparing the change, so it is not logged before [`SLOW_CHANGE_TIME`] has passed.
     fn log(&mut self, missing: &[MissingReplica]) {
         if missing.is_empty() {
             self.since = None;
         }
         let since = *self.since.get_or_insert_with(Instant::now);
-        let is_slow = since.elapsed() >= SLOW;
+        let is_slow = since.elapsed() >= SLOW_CHANGE_TIME;
         let loggable = missing.iter().filter(|missing| is_slow || missing.problem.is_some());
         let sentences: Vec<String> = loggable.map(MissingReplica::sentence).collect();
         for sentence in sentences.iter().filter(|new| !self.logged_sentences.contains(new)) {
@@ -249,7 +250,7 @@ impl WaitingLog {
 /// replica does not know which table the others go live with. Its report then contains only the live table, so that the
 /// others wait for it before a newer table goes live.
 fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<TableReport>) -> TableReport {
-    let mut prepared = host.prepared();
+    let mut prepared = host.table_hashes();
     if let Some(problem) = &membership.problem
         && !membership.is_refused
     {
@@ -263,8 +264,8 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
         since: Moment::now(),
         problem: prepared
             .problem
-            .map(|problem| shortened(&problem, LONGEST_PROBLEM).into_owned()),
-        rollouts: bounded(host.rollouts(), name),
+            .map(|problem| shortened(&problem, PROBLEM_LENGTH_MAX).into_owned()),
+        rollouts: bounded_rollouts(host.rollouts(), name),
     };
     if let Some(before) = before.as_ref().filter(|before| before.is_like(&report)) {
         report.since = before.since;
@@ -272,21 +273,21 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
     before.insert(report).clone()
 }
 
-fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
+fn bounded_rollouts(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
     rollouts.sort_by_key(|rollout| Reverse(rollout.since));
-    rollouts.truncate(MOST_ROLLOUTS);
+    rollouts.truncate(ROLLOUTS_MAX);
     for rollout in &mut rollouts {
         rollout.replica.get_or_insert_with(|| name.to_owned());
         rollout.reason = rollout
             .reason
             .take()
-            .map(|reason| shortened(&reason, LONGEST_REASON).into_owned());
+            .map(|reason| shortened(&reason, REASON_LENGTH_MAX).into_owned());
     }
     rollouts
 }
 
 /// Returns the reported rollouts of replicas that are alive.
-fn rollouts(replicas: &[KnownReplica]) -> Vec<RolloutProgress> {
+fn reported_rollouts(replicas: &[KnownReplica]) -> Vec<RolloutProgress> {
     let alive = replicas.iter().filter(|replica| replica.is_alive);
     alive.flat_map(|replica| replica.report.rollouts.clone()).collect()
 }
@@ -300,11 +301,11 @@ mod tests {
     #[test]
     fn the_number_and_length_of_reported_rollouts_are_limited() {
         let aborted = json!({
-            "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
+            "stage": "Mutating:pods/a", "subject": Digest::of_bytes("a"), "changes": 1, "step": 0, "state": "aborted",
             "since": "2026-01-01T00:00:00Z", "reason": "it failed",
         });
         let aborted: RolloutProgress = serde_json::from_value(aborted).unwrap();
-        let report = bounded(vec![aborted.clone()], "web-1");
+        let report = bounded_rollouts(vec![aborted.clone()], "web-1");
         assert_eq!(report[0].reason_and_replica().unwrap(), "it failed (in replica web-1)");
         let rollout = |number: u64| {
             let mut rollout = aborted.clone();
@@ -313,9 +314,9 @@ mod tests {
             rollout.replica = Some(format!("{number}"));
             rollout
         };
-        let report = bounded((0..300).map(rollout).collect(), "web-1");
-        assert_eq!(report.len(), MOST_ROLLOUTS);
+        let report = bounded_rollouts((0..300).map(rollout).collect(), "web-1");
+        assert_eq!(report.len(), ROLLOUTS_MAX);
         assert_eq!(report[0].replica.as_deref(), Some("299"), "the newest");
-        assert_eq!(report[0].reason.as_ref().unwrap().len(), LONGEST_REASON);
+        assert_eq!(report[0].reason.as_ref().unwrap().len(), REASON_LENGTH_MAX);
     }
 }

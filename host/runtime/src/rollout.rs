@@ -135,7 +135,7 @@ impl Host {
             let status = stages
                 .change_rollouts(|rollouts| rollouts.steer(&stage, action, user.as_deref()))
                 .map_err(conflict)?;
-            self.apply_disabled(&stages);
+            self.apply_disabled_stages(&stages);
             (stage, status)
         };
         Ok(Steered {
@@ -167,7 +167,7 @@ impl Host {
     }
 
     /// Begins those steps of rollouts that are due, and aborts the rollouts that have reached a limit.
-    pub(crate) async fn move_rollouts(&self) {
+    pub(crate) async fn advance_rollouts(&self) {
         self.change_rollouts(Rollouts::advance).await;
     }
 
@@ -178,7 +178,7 @@ impl Host {
             if !stages.change_rollouts(change) {
                 return;
             }
-            self.apply_disabled(&stages);
+            self.apply_disabled_stages(&stages);
         }
         let _ = self.0.disabled_stages.keep_rollouts().await;
     }

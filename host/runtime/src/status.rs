@@ -126,12 +126,12 @@ pub struct BadDefinitionStatus {
 }
 
 impl BadDefinitionStatus {
-    pub(crate) fn new(bad: &BadDefinition) -> Self {
+    pub(crate) fn new(bad_definition: &BadDefinition) -> Self {
         Self {
-            location: bad.path.display().to_string(),
-            id: bad.id.as_ref().map(ToString::to_string),
-            reasons: bad.reasons.clone(),
-            served: bad.served,
+            location: bad_definition.path.display().to_string(),
+            id: bad_definition.id.as_ref().map(ToString::to_string),
+            reasons: bad_definition.reasons.clone(),
+            served: bad_definition.served,
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) use self::cluster::SearchPace;
 use crate::{
     Capability, Grant,
     contract::{
-        accepts,
+        accepts_version,
         bindings::{
             admittance::plugin::{cluster as cluster_calls, http as http_calls, types},
             wasi::logging::logging as logging_calls,
@@ -29,22 +29,22 @@ pub(crate) struct ProvidedCapabilities {
     link: fn(&mut Linker<CallState>) -> wasmtime::Result<()>,
 }
 
-const PROVIDED: [ProvidedCapabilities; 6] = [
+const PROVIDED_CAPABILITIES: [ProvidedCapabilities; 6] = [
     ProvidedCapabilities {
         interfaces: &["admittance:plugin/types"],
-        accepts,
+        accepts: accepts_version,
         grant: Grant::None,
         link: |linker| types::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
     },
     ProvidedCapabilities {
         interfaces: &["admittance:plugin/cluster"],
-        accepts,
+        accepts: accepts_version,
         grant: Grant::Cluster,
         link: |linker| cluster_calls::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
     },
     ProvidedCapabilities {
         interfaces: &["admittance:plugin/http"],
-        accepts,
+        accepts: accepts_version,
         grant: Grant::Http,
         link: |linker| http_calls::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
     },
@@ -91,19 +91,19 @@ pub(crate) fn is_wasi(version: &str) -> bool {
 }
 
 /// Returns the interface that an import such as `wasi:io/poll@0.2.6` names; `None` if this host does not provide it.
-pub(crate) fn provided(import: &str) -> Option<&'static ProvidedCapabilities> {
+pub(crate) fn find_provided(import: &str) -> Option<&'static ProvidedCapabilities> {
     let (interface, version) = import.split_once('@').unwrap_or((import, ""));
-    let mut all = PROVIDED.iter();
+    let mut all = PROVIDED_CAPABILITIES.iter();
     all.find(|row| row.interfaces.contains(&interface) && (row.accepts)(version))
 }
 
 pub(crate) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    PROVIDED.iter().try_for_each(|row| (row.link)(linker))
+    PROVIDED_CAPABILITIES.iter().try_for_each(|row| (row.link)(linker))
 }
 
-pub(crate) const PREPARING: &str = "the plugin is being configured";
+pub(crate) const PREPARING_MESSAGE: &str = "the plugin is being configured";
 
-pub(crate) fn denied(message: String) -> wasmtime::Error {
+pub(crate) fn denied_error(message: String) -> wasmtime::Error {
     Violation::error(FailureKind::CapabilityDenied, message)
 }
 

@@ -5,7 +5,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The maximum number of concurrent compilations. There are two, so one long compilation does not delay all others.
-const PERMITS: usize = 2;
+const COMPILATIONS_MAX: usize = 2;
 
 /// Limits how many compilations run concurrently. The limit applies only after the program has begun to serve requests.
 pub(crate) struct CompilationLimit {
@@ -24,15 +24,15 @@ impl Default for CompilationLimit {
     fn default() -> Self {
         Self {
             thread_pool: OnceLock::new(),
-            permits: Arc::new(Semaphore::new(PERMITS)),
+            permits: Arc::new(Semaphore::new(COMPILATIONS_MAX)),
         }
     }
 }
 
 impl CompilationLimit {
-    pub(crate) fn begin(&self, in_process: bool) {
+    pub(crate) fn enable(&self, in_process: bool) {
         self.thread_pool
-            .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
+            .get_or_init(|| in_process.then(start_pool).flatten().map(Arc::new));
     }
 
     /// Waits for a permit to compile. Returns `None` at once if the program does not serve requests yet, because
@@ -44,7 +44,7 @@ impl CompilationLimit {
     }
 }
 
-fn pool() -> Option<ThreadPool> {
+fn start_pool() -> Option<ThreadPool> {
     let pool = ThreadPoolBuilder::new()
         .num_threads(1)
         .thread_name(|_| "plugin-compiler".to_owned())
@@ -78,8 +78,8 @@ mod tests {
     async fn a_background_compilation_uses_one_thread() {
         let compilation_limit = CompilationLimit::default();
         assert!(compilation_limit.acquire().await.is_none());
-        compilation_limit.begin(true);
-        compilation_limit.begin(true);
+        compilation_limit.enable(true);
+        compilation_limit.enable(true);
         let permit = compilation_limit.acquire().await.unwrap();
         let names = permit.run(|| {
             let name = |_| thread::current().name().unwrap_or_default().to_owned();
@@ -94,9 +94,9 @@ mod tests {
     #[tokio::test]
     async fn the_number_of_background_compilations_is_limited() {
         let compilation_limit = CompilationLimit::default();
-        compilation_limit.begin(false);
+        compilation_limit.enable(false);
         let mut permits = Vec::new();
-        for _ in 0..PERMITS {
+        for _ in 0..COMPILATIONS_MAX {
             permits.push(compilation_limit.acquire().await);
         }
         let mut next = std::pin::pin!(compilation_limit.acquire());

@@ -30,23 +30,23 @@ use wasmtime::Engine;
 use crate::{
     Error, SandboxConfig,
     confinement::confine,
-    engine::{Effort, chain, compile_settings},
-    kubewarden::CORE_MODULE,
+    engine::{Effort, compile_settings, error_chain},
+    kubewarden::CORE_MODULE_MAGIC,
 };
 
 const COMMAND: &str = "compile";
 
 /// The exit code of a compiler process that refuses the component. Its standard output then contains the reason.
-const REFUSED: u8 = 3;
+const REFUSED_EXIT_CODE: u8 = 3;
 
 /// The exit code of a compiler process whose parent has died.
-const ORPHANED: i32 = 4;
+const ORPHANED_EXIT_CODE: i32 = 4;
 
 /// The maximum size of the code that a compiler process returns, in bytes. The code of Python's interpreter has 90 MiB.
 const ARTIFACT_MAX: u64 = 512 << 20;
 
 /// Begins the line with which a compiler process reports that it is not confined.
-const UNCONFINED: &str = "unconfined: ";
+const UNCONFINED_PREFIX: &str = "unconfined: ";
 
 const STDERR_MAX: u64 = 16 << 10;
 
@@ -67,12 +67,12 @@ struct Job {
 ///
 /// The process must do nothing else: this function limits it, and uses its standard input and output.
 pub fn compile(job: &str) -> ExitCode {
-    let answer = serde_json::from_str(job)
+    let outcome = serde_json::from_str(job)
         .map_err(|error| format!("`{job}` is not a valid job for a compiler: {error}"))
-        .and_then(|job: Job| run(&job));
-    let (answer, code) = match answer {
+        .and_then(|job: Job| compile_job(&job));
+    let (answer, code) = match outcome {
         Ok(Ok(artifact)) => (artifact, ExitCode::SUCCESS),
-        Ok(Err(refusal)) => (refusal.into_bytes(), ExitCode::from(REFUSED)),
+        Ok(Err(refusal)) => (refusal.into_bytes(), ExitCode::from(REFUSED_EXIT_CODE)),
         Err(error) => {
             // The message is for the parent process, or for a user who runs the command by hand.
             let _ = writeln!(io::stderr(), "{error}");
@@ -89,12 +89,12 @@ pub fn compile(job: &str) -> ExitCode {
 /// Compiles a component. An inner error is the reason why the component is refused. An outer error means that this
 /// process failed, for example because it could not set its limits.
 #[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
-fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
-    limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
+fn compile_job(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
+    set_limits(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
     // The number of cores is read first, because it comes from files, which the confined process cannot open.
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     if let Err(error) = confine() {
-        let _ = writeln!(io::stderr(), "{UNCONFINED}{error}");
+        let _ = writeln!(io::stderr(), "{UNCONFINED_PREFIX}{error}");
     }
     if !job.in_background {
         ThreadPoolBuilder::new()
@@ -113,30 +113,30 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
         .name("parent-watch".to_owned())
         .spawn(move || {
             let _ = io::copy(&mut stdin, &mut io::sink());
-            std::process::exit(ORPHANED);
+            std::process::exit(ORPHANED_EXIT_CODE);
         })
         .map_err(|error| format!("the thread that watches the parent cannot be started: {error}"))?;
     let mut settings = compile_settings(job.effort);
     settings.parallel_compilation(!job.in_background);
-    let engine = Engine::new(&settings).map_err(|error| chain(&error))?;
-    Ok(precompile(&engine, &component).map_err(|error| chain(&error)))
+    let engine = Engine::new(&settings).map_err(|error| error_chain(&error))?;
+    Ok(precompile(&engine, &component).map_err(|error| error_chain(&error)))
 }
 
 pub(crate) fn precompile(engine: &Engine, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
-    if module.starts_with(CORE_MODULE) {
+    if module.starts_with(CORE_MODULE_MAGIC) {
         engine.precompile_module(module)
     } else {
         engine.precompile_component(module)
     }
 }
 
-fn limit(job: &Job) -> io::Result<()> {
+fn set_limits(job: &Job) -> io::Result<()> {
     // If memory runs out in spite of the limits, the kernel should kill this process before its parent.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     if job.in_background {
         lower_priority();
     }
-    for (resource, most) in [
+    for (resource, limit) in [
         (Resource::Data, job.memory),
         (Resource::Cpu, job.cpu_seconds),
         (Resource::Core, 0),
@@ -145,10 +145,10 @@ fn limit(job: &Job) -> io::Result<()> {
         setrlimit(
             resource,
             Rlimit {
-                current: Some(most),
+                current: Some(limit),
                 // The hard limit is one above the soft limit, which is one second for processor time. At the soft
                 // limit, the process gets a signal. If the process still runs at the hard limit, the kernel kills it.
-                maximum: Some(most.saturating_add(1)),
+                maximum: Some(limit.saturating_add(1)),
             },
         )?;
     }
@@ -156,7 +156,7 @@ fn limit(job: &Job) -> io::Result<()> {
 }
 
 /// Compiles a component in a separate process, which is killed when the future is dropped.
-pub(crate) async fn compile_apart(
+pub(crate) async fn compile_in_child_process(
     program: &Path,
     config: &SandboxConfig,
     component: &[u8],
@@ -170,7 +170,7 @@ pub(crate) async fn compile_apart(
         effort,
         in_background,
     };
-    let failed = |error: io::Error| Error::Compiler(error.to_string());
+    let compiler_error = |error: io::Error| Error::Compiler(error.to_string());
     let mut child = Command::new(program)
         .arg(COMMAND)
         .arg(serde_json::to_string(&job).map_err(|error| Error::Compiler(error.to_string()))?)
@@ -188,29 +188,35 @@ pub(crate) async fn compile_apart(
     };
     // If the compiler process exits early, this write fails. The error is ignored, because the exit status of the
     // process gives the reason.
-    let give = async {
+    let send_component = async {
         let _ = stdin.write_all(component).await;
         stdin
     };
-    let (stdin, answer, stderr_tail) = tokio::join!(give, read(stdout, ARTIFACT_MAX), read(stderr, STDERR_MAX));
-    let (answer, stderr_tail) = (answer.map_err(failed)?, stderr_tail.map_err(failed)?);
+    let (stdin, answer, stderr_tail) = tokio::join!(
+        send_component,
+        read_at_most(stdout, ARTIFACT_MAX),
+        read_at_most(stderr, STDERR_MAX)
+    );
+    let (answer, stderr_tail) = (answer.map_err(compiler_error)?, stderr_tail.map_err(compiler_error)?);
     if answer.len() as u64 > ARTIFACT_MAX {
         return Err(Error::CompileLimit(format!("{ARTIFACT_MAX} bytes of code")));
     }
-    let status = child.wait().await.map_err(failed)?;
+    let status = child.wait().await.map_err(compiler_error)?;
     drop(stdin);
     let stderr_tail = String::from_utf8_lossy(&stderr_tail);
-    let stderr_tail = without_notice(&stderr_tail);
+    let stderr_tail = log_and_strip_notice(&stderr_tail);
     match status.code() {
         Some(0) => Ok(answer.into()),
-        Some(code) if code == i32::from(REFUSED) => Err(Error::refused(String::from_utf8_lossy(&answer).into_owned())),
-        _ => Err(broken(status, stderr_tail, &job)),
+        Some(code) if code == i32::from(REFUSED_EXIT_CODE) => Err(Error::from_compile_failure(
+            String::from_utf8_lossy(&answer).into_owned(),
+        )),
+        _ => Err(process_error(status, stderr_tail, &job)),
     }
 }
 
-fn without_notice(stderr_tail: &str) -> &str {
+fn log_and_strip_notice(stderr_tail: &str) -> &str {
     static LOGGED: Once = Once::new();
-    let Some(notice) = stderr_tail.strip_prefix(UNCONFINED) else {
+    let Some(notice) = stderr_tail.strip_prefix(UNCONFINED_PREFIX) else {
         return stderr_tail;
     };
     let (why, rest) = notice.split_once('\n').unwrap_or((notice, ""));
@@ -223,13 +229,13 @@ fn without_notice(stderr_tail: &str) -> &str {
     rest
 }
 
-async fn read(pipe: impl AsyncRead + Unpin, most: u64) -> io::Result<Vec<u8>> {
+async fn read_at_most(pipe: impl AsyncRead + Unpin, size_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    pipe.take(most.saturating_add(1)).read_to_end(&mut bytes).await?;
+    pipe.take(size_max.saturating_add(1)).read_to_end(&mut bytes).await?;
     Ok(bytes)
 }
 
-fn broken(status: ExitStatus, stderr_tail: &str, job: &Job) -> Error {
+fn process_error(status: ExitStatus, stderr_tail: &str, job: &Job) -> Error {
     if status.signal() == Some(Signal::XCPU.as_raw()) {
         return Error::CompileLimit(format!("{} s of processor time", job.cpu_seconds));
     }
@@ -238,11 +244,11 @@ fn broken(status: ExitStatus, stderr_tail: &str, job: &Job) -> Error {
     if no_memory.iter().any(|text| stderr_tail.contains(text)) {
         return Error::CompileLimit(format!("{} bytes of memory", job.memory));
     }
-    let last = stderr_tail
+    let first_line = stderr_tail
         .lines()
         .find(|line| !line.trim().is_empty())
         .unwrap_or_default();
-    Error::Compiler(format!("{status}: {last}"))
+    Error::Compiler(format!("{status}: {first_line}"))
 }
 
 #[cfg(test)]
@@ -251,7 +257,7 @@ mod tests {
 
     #[test]
     fn compiler_errors_after_the_notice_of_missing_confinement_are_reported() {
-        for (said, rest) in [
+        for (stderr, expected) in [
             ("", ""),
             (
                 "memory allocation of 9 bytes failed\n",
@@ -260,7 +266,7 @@ mod tests {
             ("unconfined: no seccomp\n", ""),
             ("unconfined: no seccomp\nit broke\n", "it broke\n"),
         ] {
-            assert_eq!(without_notice(said), rest);
+            assert_eq!(log_and_strip_notice(stderr), expected);
         }
     }
 }

@@ -47,8 +47,8 @@ impl Limit {
         Err(Error::TooComplex { items, count, limit })
     }
 
-    fn add(self, total: &mut u64, more: impl Into<u64>) -> Result<(), Error> {
-        *total = total.saturating_add(more.into());
+    fn add_to_total(self, total: &mut u64, increment: impl Into<u64>) -> Result<(), Error> {
+        *total = total.saturating_add(increment.into());
         self.check(*total)
     }
 }
@@ -56,11 +56,11 @@ impl Limit {
 /// Refuses a module that would cost too much to compile or instantiate. Validation is left to the compiler.
 pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
     let mut counts = ComplexityCounts::default();
-    let mut open: Vec<OpenScope> = Vec::new();
+    let mut open_scopes: Vec<OpenScope> = Vec::new();
     for payload in Parser::new(0).parse_all(module) {
-        match payload.map_err(invalid)? {
+        match payload.map_err(parse_error)? {
             Payload::Version { encoding, .. } => {
-                open.push(match encoding {
+                open_scopes.push(match encoding {
                     Encoding::Component => OpenScope::Component(ComponentLevel::default()),
                     Encoding::Module => OpenScope::Module(function::Types::default()),
                 });
@@ -68,23 +68,23 @@ pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
                     Encoding::Component => (&mut counts.components, COMPONENTS),
                     Encoding::Module => (&mut counts.modules, MODULES),
                 };
-                limit.add(total, 1_u32)?;
-                NESTING.check(open.len() as u64)?;
+                limit.add_to_total(total, 1_u32)?;
+                NESTING.check(open_scopes.len() as u64)?;
             }
             Payload::End(_) => {
-                let closed = open.pop();
-                match (closed, open.last_mut()) {
+                let closed = open_scopes.pop();
+                match (closed, open_scopes.last_mut()) {
                     (Some(OpenScope::Component(nested)), Some(OpenScope::Component(parent))) => {
-                        parent.components.push(Some(nested.cost));
+                        parent.component_costs.push(Some(nested.cost));
                     }
                     (Some(OpenScope::Component(outermost)), None) => outermost.cost.check()?,
                     _ => {}
                 }
             }
-            payload => match open.split_last_mut() {
-                Some((OpenScope::Module(types), _)) => counts.in_module(payload, types)?,
+            payload => match open_scopes.split_last_mut() {
+                Some((OpenScope::Module(types), _)) => counts.count_in_module(payload, types)?,
                 Some((OpenScope::Component(component), outer)) => {
-                    counts.in_component(payload, module, component, outer)?;
+                    counts.count_in_component(payload, module, component, outer)?;
                 }
                 None => {}
             },
@@ -93,10 +93,10 @@ pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-fn invalid(error: wasmparser::Error) -> Error {
+fn parse_error(error: wasmparser::Error) -> Error {
     match error.to_string() {
         text if text.contains("unexpected end") => Error::Truncated(text),
-        text => Error::refused(text),
+        text => Error::from_compile_failure(text),
     }
 }
 
@@ -110,7 +110,7 @@ struct ComplexityCounts {
     imports: u64,
     exports: u64,
     segments: u64,
-    function: function::Totals,
+    function_totals: function::Totals,
 }
 
 enum OpenScope {
@@ -121,7 +121,7 @@ enum OpenScope {
 #[derive(Default)]
 struct ComponentLevel {
     /// The cost of instantiating each component, by the index of the component; `None` for an imported component.
-    components: Vec<Option<Cost>>,
+    component_costs: Vec<Option<Cost>>,
     cost: Cost,
 }
 
@@ -143,13 +143,13 @@ impl Cost {
         self.definitions = self.definitions.saturating_add(other.definitions);
     }
 
-    fn define(&mut self, count: usize) {
+    fn add_definitions(&mut self, count: usize) {
         self.definitions = self.definitions.saturating_add(count as u64);
     }
 }
 
 impl ComplexityCounts {
-    fn in_component(
+    fn count_in_component(
         &mut self,
         payload: Payload<'_>,
         module: &[u8],
@@ -159,17 +159,17 @@ impl ComplexityCounts {
         match payload {
             Payload::ComponentTypeSection(types) => {
                 let section = module.get(types.range()).unwrap_or_default();
-                self.component_types(BinaryReader::new(section, types.range().start))?;
+                self.count_component_types(BinaryReader::new(section, types.range().start))?;
             }
             Payload::CoreTypeSection(types) => {
                 for core_type in types {
-                    self.core_type(&core_type.map_err(invalid)?)?;
+                    self.count_core_type(&core_type.map_err(parse_error)?)?;
                 }
             }
             Payload::InstanceSection(instances) => {
                 for instance in instances {
                     component.cost.instances += 1;
-                    component.cost.define(match instance.map_err(invalid)? {
+                    component.cost.add_definitions(match instance.map_err(parse_error)? {
                         Instance::Instantiate { args, .. } => args.len(),
                         Instance::FromExports(exports) => exports.len(),
                     });
@@ -177,133 +177,133 @@ impl ComplexityCounts {
             }
             Payload::ComponentInstanceSection(instances) => {
                 for instance in instances {
-                    component.instantiate(&instance.map_err(invalid)?)?;
+                    component.add_instance(&instance.map_err(parse_error)?)?;
                 }
             }
             Payload::ComponentAliasSection(aliases) => {
                 for alias in aliases {
-                    component.alias(&alias.map_err(invalid)?, outer);
+                    component.add_alias(&alias.map_err(parse_error)?, outer);
                 }
             }
             Payload::ComponentImportSection(imports) => {
                 for import in imports {
-                    component.cost.define(1);
-                    if let ComponentTypeRef::Component(_) = import.map_err(invalid)?.ty {
-                        component.components.push(None);
+                    component.cost.add_definitions(1);
+                    if let ComponentTypeRef::Component(_) = import.map_err(parse_error)?.ty {
+                        component.component_costs.push(None);
                     }
                 }
             }
             Payload::ComponentExportSection(exports) => {
                 for export in exports {
-                    let export = export.map_err(invalid)?;
-                    component.cost.define(1);
+                    let export = export.map_err(parse_error)?;
+                    component.cost.add_definitions(1);
                     // A component that is exported gets a second index. Later sections can use both indices, so the
                     // cost of the component is noted for the second one too.
                     if export.kind == ComponentExternalKind::Component {
-                        let exported_cost = component.components.get(export.index as usize);
-                        component.components.push(exported_cost.copied().flatten());
+                        let exported_cost = component.component_costs.get(export.index as usize);
+                        component.component_costs.push(exported_cost.copied().flatten());
                     }
                 }
             }
-            Payload::ComponentCanonicalSection(functions) => component.cost.define(functions.count() as usize),
+            Payload::ComponentCanonicalSection(functions) => component.cost.add_definitions(functions.count() as usize),
             _ => {}
         }
         Ok(())
     }
 
     /// Counts the declarations of a type section, without wasmparser's unlimited recursion.
-    fn component_types(&mut self, mut section: BinaryReader<'_>) -> Result<(), Error> {
+    fn count_component_types(&mut self, mut section: BinaryReader<'_>) -> Result<(), Error> {
         // A type may contain a list of declarations, and these may contain further types. This stack has an entry for
         // each list that is being read, with the innermost list last. The entry is the number of declarations that are
         // still to be read.
-        let mut remaining_counts = vec![section.read_var_u32().map_err(invalid)?];
+        let mut remaining_counts = vec![section.read_var_u32().map_err(parse_error)?];
         while let Some(count) = remaining_counts.last_mut() {
             let Some(remaining) = count.checked_sub(1) else {
                 remaining_counts.pop();
                 continue;
             };
             *count = remaining;
-            TYPES.add(&mut self.types, 1_u32)?;
+            TYPES.add_to_total(&mut self.types, 1_u32)?;
             // The outermost list is the type section, and all its items are types. A list inside a type can have other
             // items too, such as imports. Each item there begins with a byte that says whether it is a type.
             let mut is_type = remaining_counts.len() == 1;
             if !is_type {
                 let mut lookahead = section.clone();
-                if lookahead.read_u8().map_err(invalid)? == DECLARED_TYPE {
+                if lookahead.read_u8().map_err(parse_error)? == DECLARED_TYPE {
                     section = lookahead;
                     is_type = true;
                 }
             }
             if !is_type {
-                match section.read::<ComponentTypeDeclaration<'_>>().map_err(invalid)? {
-                    ComponentTypeDeclaration::CoreType(core_type) => self.core_type(&core_type)?,
+                match section.read::<ComponentTypeDeclaration<'_>>().map_err(parse_error)? {
+                    ComponentTypeDeclaration::CoreType(core_type) => self.count_core_type(&core_type)?,
                     _ => continue,
                 }
                 continue;
             }
             let mut lookahead = section.clone();
-            if NESTED_TYPES.contains(&lookahead.read_u8().map_err(invalid)?) {
-                remaining_counts.push(lookahead.read_var_u32().map_err(invalid)?);
+            if NESTED_TYPES.contains(&lookahead.read_u8().map_err(parse_error)?) {
+                remaining_counts.push(lookahead.read_var_u32().map_err(parse_error)?);
                 TYPE_NESTING.check(remaining_counts.len() as u64)?;
                 section = lookahead;
             } else {
-                section.read::<ComponentType<'_>>().map_err(invalid)?;
+                section.read::<ComponentType<'_>>().map_err(parse_error)?;
             }
         }
         Ok(())
     }
 
-    fn core_type(&mut self, core_type: &CoreType<'_>) -> Result<(), Error> {
+    fn count_core_type(&mut self, core_type: &CoreType<'_>) -> Result<(), Error> {
         match core_type {
-            CoreType::Rec(group) => TYPES.add(&mut self.types, group.types().len() as u64),
+            CoreType::Rec(group) => TYPES.add_to_total(&mut self.types, group.types().len() as u64),
             CoreType::Module(declarations) => {
                 for declaration in declarations {
-                    let more = match declaration {
+                    let declared_count = match declaration {
                         ModuleTypeDeclaration::Type(group) => group.types().len(),
                         _ => 1,
                     };
-                    TYPES.add(&mut self.types, more as u64)?;
+                    TYPES.add_to_total(&mut self.types, declared_count as u64)?;
                 }
                 Ok(())
             }
         }
     }
 
-    fn in_module(&mut self, payload: Payload<'_>, types: &mut function::Types) -> Result<(), Error> {
+    fn count_in_module(&mut self, payload: Payload<'_>, types: &mut function::Types) -> Result<(), Error> {
         match payload {
             Payload::TypeSection(groups) => {
                 for group in groups {
-                    let group: RecGroup = group.map_err(invalid)?;
-                    TYPES.add(&mut self.types, group.types().len() as u64)?;
+                    let group: RecGroup = group.map_err(parse_error)?;
+                    TYPES.add_to_total(&mut self.types, group.types().len() as u64)?;
                     for sub_type in group.types() {
                         match &sub_type.composite_type.inner {
                             CompositeInnerType::Func(function) => {
-                                types.declare(function.params().len(), function.results().len());
+                                types.add_type(function.params().len(), function.results().len());
                             }
-                            _ => types.declare(0, 0),
+                            _ => types.add_type(0, 0),
                         }
                     }
                 }
             }
             Payload::ImportSection(imports) => {
                 for import in imports.into_imports() {
-                    IMPORTS.add(&mut self.imports, 1_u32)?;
-                    if let TypeRef::Func(index) | TypeRef::FuncExact(index) = import.map_err(invalid)?.ty {
-                        types.import(index);
+                    IMPORTS.add_to_total(&mut self.imports, 1_u32)?;
+                    if let TypeRef::Func(index) | TypeRef::FuncExact(index) = import.map_err(parse_error)?.ty {
+                        types.add_import(index);
                     }
                 }
             }
             Payload::FunctionSection(functions) => {
-                FUNCTIONS.add(&mut self.functions, functions.count())?;
+                FUNCTIONS.add_to_total(&mut self.functions, functions.count())?;
                 for index in functions {
-                    types.define(index.map_err(invalid)?);
+                    types.add_function(index.map_err(parse_error)?);
                 }
             }
-            Payload::GlobalSection(globals) => GLOBALS.add(&mut self.globals, globals.count())?,
-            Payload::ExportSection(exports) => EXPORTS.add(&mut self.exports, exports.count())?,
-            Payload::ElementSection(segments) => SEGMENTS.add(&mut self.segments, segments.count())?,
-            Payload::DataSection(segments) => SEGMENTS.add(&mut self.segments, segments.count())?,
-            Payload::CodeSectionEntry(body) => self.function.count(&body, types)?,
+            Payload::GlobalSection(globals) => GLOBALS.add_to_total(&mut self.globals, globals.count())?,
+            Payload::ExportSection(exports) => EXPORTS.add_to_total(&mut self.exports, exports.count())?,
+            Payload::ElementSection(segments) => SEGMENTS.add_to_total(&mut self.segments, segments.count())?,
+            Payload::DataSection(segments) => SEGMENTS.add_to_total(&mut self.segments, segments.count())?,
+            Payload::CodeSectionEntry(body) => self.function_totals.count_function(&body, types)?,
             _ => {}
         }
         Ok(())
@@ -314,7 +314,7 @@ const DECLARED_TYPE: u8 = 0x01;
 /// The bytes with which a component type and an instance type begin.
 const NESTED_TYPES: [u8; 2] = [0x41, 0x42];
 
-fn unknown_cost() -> Error {
+fn unknown_cost_error() -> Error {
     Error::Unusable(
         "the component instantiates a component that it imports or takes from an instance; this host instantiates only \
          components that are defined inside the loaded component"
@@ -323,41 +323,43 @@ fn unknown_cost() -> Error {
 }
 
 impl ComponentLevel {
-    fn instantiate(&mut self, instance: &ComponentInstance<'_>) -> Result<(), Error> {
+    fn add_instance(&mut self, instance: &ComponentInstance<'_>) -> Result<(), Error> {
         self.cost.instances += 1;
         match instance {
             ComponentInstance::Instantiate { component_index, args } => {
-                self.cost.define(args.len());
-                let nested = self.components.get(*component_index as usize).copied().flatten();
-                self.cost.add(nested.ok_or_else(unknown_cost)?);
+                self.cost.add_definitions(args.len());
+                let nested = self.component_costs.get(*component_index as usize).copied().flatten();
+                self.cost.add(nested.ok_or_else(unknown_cost_error)?);
             }
             ComponentInstance::FromExports(exports) => {
-                self.cost.define(exports.len());
+                self.cost.add_definitions(exports.len());
             }
         }
         Ok(())
     }
 
-    fn alias(&mut self, alias: &ComponentAlias<'_>, outer: &[OpenScope]) {
-        self.cost.define(1);
+    fn add_alias(&mut self, alias: &ComponentAlias<'_>, outer: &[OpenScope]) {
+        self.cost.add_definitions(1);
         match alias {
             ComponentAlias::InstanceExport {
                 kind: ComponentExternalKind::Component,
                 ..
-            } => self.components.push(None),
+            } => self.component_costs.push(None),
             ComponentAlias::Outer {
                 kind: ComponentOuterAliasKind::Component,
                 count,
                 index,
             } => {
-                let aliased = match count.checked_sub(1) {
-                    None => self.components.get(*index as usize).copied(),
-                    Some(up) => match outer.iter().rev().nth(up as usize) {
-                        Some(OpenScope::Component(component)) => component.components.get(*index as usize).copied(),
+                let aliased_cost = match count.checked_sub(1) {
+                    None => self.component_costs.get(*index as usize).copied(),
+                    Some(levels_up) => match outer.iter().rev().nth(levels_up as usize) {
+                        Some(OpenScope::Component(component)) => {
+                            component.component_costs.get(*index as usize).copied()
+                        }
                         _ => None,
                     },
                 };
-                self.components.push(aliased.flatten());
+                self.component_costs.push(aliased_cost.flatten());
             }
             _ => {}
         }

@@ -5,7 +5,7 @@
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn confine() -> Result<(), String> {
-    filters::apply().map_err(|error| error.to_string())
+    filters::apply_filters().map_err(|error| error.to_string())
 }
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
@@ -24,12 +24,12 @@ mod filters {
     };
 
     /// The system calls that are allowed with any arguments: none of them opens, sends, starts or signals anything.
-    const HARMLESS: [c_long; 32] = [
+    const HARMLESS_CALLS: [c_long; 32] = [
         libc::SYS_brk,
         libc::SYS_clock_gettime,
         libc::SYS_clock_nanosleep,
-        // `clone3` is refused with `ENOSYS`, by a separate filter that `apply` installs. It must be in this list as
-        // well, because otherwise it would be refused with `EPERM`.
+        // `clone3` is refused with `ENOSYS`, by a separate filter that `apply_filters` installs. It must be in this
+        // list as well, because otherwise it would be refused with `EPERM`.
         libc::SYS_clone3,
         libc::SYS_close,
         libc::SYS_exit,
@@ -62,15 +62,16 @@ mod filters {
     ];
 
     /// Confines all threads of this process, including later ones. The process can no longer gain privileges.
-    pub(super) fn apply() -> Result<(), Error> {
+    pub(super) fn apply_filters() -> Result<(), Error> {
         // A filter cannot see the flags of the system call `clone3`. So `clone3` always fails with `ENOSYS`, as on an
         // old kernel, and C libraries then use `clone` instead.
         let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
         let clone3 = [(libc::SYS_clone3, Vec::new())].into();
-        apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;
+        apply_filter_all_threads(&compile_filter(clone3, SeccompAction::Allow, unknown)?)?;
 
         let thread = libc::CLONE_THREAD.cast_unsigned().into();
-        let mut allowed_calls: BTreeMap<c_long, Vec<SeccompRule>> = HARMLESS.map(|call| (call, Vec::new())).into();
+        let mut allowed_calls: BTreeMap<c_long, Vec<SeccompRule>> =
+            HARMLESS_CALLS.map(|call| (call, Vec::new())).into();
         allowed_calls.extend([
             (
                 libc::SYS_clone,
@@ -90,10 +91,10 @@ mod filters {
             ),
         ]);
         let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-        apply_filter_all_threads(&program(allowed_calls, refusal, SeccompAction::Allow)?)
+        apply_filter_all_threads(&compile_filter(allowed_calls, refusal, SeccompAction::Allow)?)
     }
 
-    fn program(
+    fn compile_filter(
         calls: BTreeMap<c_long, Vec<SeccompRule>>,
         default_action: SeccompAction,
         listed_action: SeccompAction,
@@ -122,19 +123,19 @@ mod tests {
 
     /// The environment variable that is set in a child process. The test confines only this child process, because a
     /// confined process cannot be freed again, and other tests run in the parent process.
-    const CHILD: &str = "ADMITTANCE_TEST_CONFINED";
-    const NAME: &str = "confinement::tests::a_confined_process_cannot_open_files_or_sockets";
+    const CHILD_VARIABLE: &str = "ADMITTANCE_TEST_CONFINED";
+    const TEST_NAME: &str = "confinement::tests::a_confined_process_cannot_open_files_or_sockets";
 
     #[test]
     fn a_confined_process_cannot_open_files_or_sockets() {
-        if std::env::var_os(CHILD).is_some() {
+        if std::env::var_os(CHILD_VARIABLE).is_some() {
             // The test harness writes files when a test ends, which a confined process cannot do. So the process exits
             // before the test ends.
             process::exit(if confine_and_check() { 0 } else { 1 });
         }
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture"])
-            .env(CHILD, "1")
+            .args(["--exact", TEST_NAME, "--nocapture"])
+            .env(CHILD_VARIABLE, "1")
             .output()
             .unwrap();
         assert!(child.status.success(), "{child:?}");

@@ -16,9 +16,9 @@ pub(crate) mod bindings {
 pub(crate) const PACKAGE: &str = "admittance:plugin/";
 
 /// The versions of the contract that this host accepts.
-pub(crate) const ACCEPTED: &str = "0.1.x";
+pub(crate) const ACCEPTED_VERSIONS: &str = "0.1.x";
 
-pub(crate) fn accepts(version: &str) -> bool {
+pub(crate) fn accepts_version(version: &str) -> bool {
     let release = version.split_once(['-', '+']).map_or(version, |(release, _)| release);
     let mut numbers = release.split('.');
     numbers.next() == Some("0")
@@ -78,7 +78,7 @@ impl<'a> ContractLists<'a> {
 }
 
 /// Converts a request to the contract's type, which borrows it. The request is copied only into the guest's memory.
-pub(crate) fn request<'a>(
+pub(crate) fn convert_request<'a>(
     request: &'a Request,
     lists: &'a ContractLists<'a>,
     extra: &'a [(&'a str, &'a [&'a str])],
@@ -117,8 +117,8 @@ pub(crate) fn request<'a>(
     }
 }
 
-pub(crate) fn response(from: types::Response, limit: usize) -> Result<Response, Failure> {
-    let size = size(&from);
+pub(crate) fn convert_response(from: types::Response, limit: usize) -> Result<Response, Failure> {
+    let size = response_size(&from);
     if size > limit {
         return Err(Failure::new(
             FailureKind::OutputTooLarge,
@@ -132,7 +132,7 @@ pub(crate) fn response(from: types::Response, limit: usize) -> Result<Response, 
                 .map_err(|error| Failure::new(error.kind(), format!("the plugin's patch is {error}")))?,
         ),
         types::Verdict::Replace(text) => Verdict::Replace(
-            Object::parse(&text).map_err(|error| invalid(format!("the plugin's replacement is {error}")))?,
+            Object::parse(&text).map_err(|error| invalid_response(format!("the plugin's replacement is {error}")))?,
         ),
         types::Verdict::Deny(denial) => Verdict::Deny(Denial::new(denial.code, denial.reason, denial.message)),
     };
@@ -142,24 +142,24 @@ pub(crate) fn response(from: types::Response, limit: usize) -> Result<Response, 
     Ok(response)
 }
 
-fn invalid(message: String) -> Failure {
+fn invalid_response(message: String) -> Failure {
     Failure::new(FailureKind::InvalidResponse, message)
 }
 
 /// A string in a list counts as its content and this number of bytes, so a list of many empty strings has a size too.
-const EACH: usize = 8;
+const STRING_OVERHEAD: usize = 8;
 
-pub(crate) fn size(response: &types::Response) -> usize {
+pub(crate) fn response_size(response: &types::Response) -> usize {
     let verdict = match &response.verdict {
         types::Verdict::Allow => 0,
         types::Verdict::Patch(text) | types::Verdict::Replace(text) => text.len(),
         types::Verdict::Deny(denial) => denial.reason.len() + denial.message.len(),
     };
-    let warnings: usize = response.warnings.iter().map(|text| text.len() + EACH).sum();
+    let warnings: usize = response.warnings.iter().map(|text| text.len() + STRING_OVERHEAD).sum();
     let annotations: usize = response
         .audit_annotations
         .iter()
-        .map(|(key, value)| key.len() + value.len() + 2 * EACH)
+        .map(|(key, value)| key.len() + value.len() + 2 * STRING_OVERHEAD)
         .sum();
     verdict + warnings + annotations
 }
@@ -182,7 +182,7 @@ mod tests {
             ("0.1.0.0", false),
             ("", false),
         ] {
-            assert_eq!(accepts(version), accepted, "{version}");
+            assert_eq!(accepts_version(version), accepted, "{version}");
         }
     }
 
@@ -228,7 +228,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                response(of(verdict), 64).err().map(|failure| failure.kind),
+                convert_response(of(verdict), 64).err().map(|failure| failure.kind),
                 expected,
                 "{case}"
             );
@@ -246,6 +246,6 @@ mod tests {
             warnings: vec!["defg".into()],
             audit_annotations: vec![("hi".into(), "jkl".into()), (String::new(), String::new())],
         };
-        assert_eq!(size(&response), 12 + 5 * EACH);
+        assert_eq!(response_size(&response), 12 + 5 * STRING_OVERHEAD);
     }
 }

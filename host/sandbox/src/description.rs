@@ -52,7 +52,7 @@ pub enum Capability {
 impl Description {
     /// Lists the capability types that the stage grants although the plugin does not declare them. Only the types are
     /// compared: if the plugin declares an HTTP request to some origin, grants for other origins count as declared too.
-    pub fn undeclared(&self, grants: &Grants) -> Vec<&'static str> {
+    pub fn undeclared_capabilities(&self, grants: &Grants) -> Vec<&'static str> {
         let declares = |is_it: fn(&Capability) -> bool| self.capabilities.iter().any(is_it);
         let granted = [
             (
@@ -124,10 +124,10 @@ mod tests {
         };
         let mut grants: Grants = "cluster=v1/Node".parse().unwrap();
         grants.extend("environment=A=b".parse().unwrap());
-        assert_eq!(description.undeclared(&grants), ["cluster", "environment"]);
+        assert_eq!(description.undeclared_capabilities(&grants), ["cluster", "environment"]);
         let declared = [Capability::Cluster("v1/Pod".into()), Capability::Http("*".into())];
         description.capabilities = declared.into();
-        assert_eq!(description.undeclared(&grants), ["environment"]);
-        assert!(description.undeclared(&Grants::default()).is_empty());
+        assert_eq!(description.undeclared_capabilities(&grants), ["environment"]);
+        assert!(description.undeclared_capabilities(&Grants::default()).is_empty());
     }
 }

@@ -40,7 +40,7 @@ impl Sandbox {
     }
 
     /// Never called, because this type cannot be created without the feature `engine`.
-    pub fn prepare_in_background(&self) {
+    pub fn limit_compilations(&self) {
         match self.0 {}
     }
 
@@ -105,7 +105,7 @@ impl Plugin {
     }
 
     /// Never called, because this type cannot be created without the feature `engine`.
-    pub fn configured(&self) -> &ConfigurationTime {
+    pub fn configuration_time(&self) -> &ConfigurationTime {
         match self.0 {}
     }
 
@@ -114,7 +114,7 @@ impl Plugin {
     /// # Errors
     ///
     /// Never fails.
-    pub fn with(&self, _: &PluginConfig) -> Result<Self, Error> {
+    pub fn with_config(&self, _: &PluginConfig) -> Result<Self, Error> {
         match self.0 {}
     }
 }

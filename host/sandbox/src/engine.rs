@@ -39,20 +39,20 @@ pub(crate) mod per_call {
 
 /// A slot keeps this many bytes of each memory (the first number) and of each table (the second number) resident when a
 /// call ends. The next call in the slot uses them again.
-const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
+const RESIDENT_SIZES: (usize, usize) = (512 << 10, 64 << 10);
 
 /// The maximum number of concurrent preparations, which have slots of their own.
-const PREPARATIONS: u32 = 4;
+const PREPARATIONS_MAX: u32 = 4;
 
 /// Prepares, loads and runs plugins. A process needs only one sandbox. It is cheap to clone; the engine stops when the
 /// last clone and the last plugin are dropped.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Sandbox {{ config: {:?}, .. }}", inner.config)]
 pub struct Sandbox {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<SandboxInner>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct SandboxInner {
     pub(crate) engine: Engine,
     pub(crate) linker: Linker<CallState>,
     pub(crate) config: SandboxConfig,
@@ -76,17 +76,17 @@ impl Sandbox {
     ///
     /// Fails when the processor is not supported, or the thread cannot be started.
     pub fn new(config: SandboxConfig) -> Result<Self, Error> {
-        let engine = start_engine(&config).map_err(|error| Error::Engine(chain(&error)))?;
+        let engine = start_engine(&config).map_err(|error| Error::Engine(error_chain(&error)))?;
         let mut linker = Linker::new(&engine);
-        capabilities::link(&mut linker).map_err(|error| Error::Engine(chain(&error)))?;
+        capabilities::link(&mut linker).map_err(|error| Error::Engine(error_chain(&error)))?;
         let ticker = start_ticker(&engine)?;
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(SandboxInner {
                 engine,
                 linker,
                 calls: Arc::new(Semaphore::new(config.calls_in_flight as usize)),
                 audits: Arc::new(Semaphore::new((config.calls_in_flight as usize / 2).max(1))),
-                preparations: Arc::new(Semaphore::new(PREPARATIONS as usize)),
+                preparations: Arc::new(Semaphore::new(PREPARATIONS_MAX as usize)),
                 compilation_limit: CompilationLimit::default(),
                 shared: SharedModules::default(),
                 compilations: AtomicU64::new(0),
@@ -103,17 +103,19 @@ impl Sandbox {
         let mut hasher = DefaultHasher::new();
         self.inner.engine.precompile_compatibility_hash().hash(&mut hasher);
         env!("CARGO_PKG_VERSION").hash(&mut hasher);
-        format!("{}-{:016x}", prepare::FORMAT, hasher.finish())
+        format!("{}-{:016x}", prepare::FORMAT_VERSION, hasher.finish())
     }
 
     /// Limits later compilations to two at a time, each on one core and with a lower priority than serving. Before this
     /// call, compilations use all cores.
-    pub fn prepare_in_background(&self) {
-        self.inner.compilation_limit.begin(self.inner.config.compiler.is_none());
+    pub fn limit_compilations(&self) {
+        self.inner
+            .compilation_limit
+            .enable(self.inner.config.compiler.is_none());
     }
 
     /// Returns the number of compilations of modules, instrumented modules and snapshots since the start.
-    pub fn compilations(&self) -> u64 {
+    pub fn compilation_count(&self) -> u64 {
         self.inner.compilations.load(Ordering::Relaxed)
     }
 
@@ -123,10 +125,10 @@ impl Sandbox {
     }
 }
 
-impl Inner {
+impl SandboxInner {
     /// Keeps the ticker running, whose ticks end guests that run too long. The caller must hold the returned guard as
     /// long as its guest lives.
-    pub(crate) fn running(&self) -> TickerGuard {
+    pub(crate) fn keep_ticking(&self) -> TickerGuard {
         self.ticker.enter()
     }
 }
@@ -134,16 +136,16 @@ impl Inner {
 fn start_engine(sandbox: &SandboxConfig) -> wasmtime::Result<Engine> {
     Engine::new(&pooling_config(sandbox)).or_else(|error| {
         let engine = Engine::new(&compile_settings(Effort::Full))?;
-        let reason = chain(&error);
+        let reason = error_chain(&error);
         tracing::warn!(%reason, "calls of plugins are slower: the address space for their memories cannot be reserved");
         Ok(engine)
     })
 }
 
 fn pooling_config(sandbox: &SandboxConfig) -> Config {
-    let at_once = sandbox.calls_in_flight.saturating_add(PREPARATIONS);
+    let at_once = sandbox.calls_in_flight.saturating_add(PREPARATIONS_MAX);
     let is_measured = sandbox.meter.as_ref().is_some_and(|meter| meter.measures_memory);
-    let resident = if is_measured { (0, 0) } else { RESIDENT };
+    let resident = if is_measured { (0, 0) } else { RESIDENT_SIZES };
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(at_once.saturating_mul(per_call::COMPONENT_INSTANCES))
         .total_core_instances(at_once.saturating_mul(per_call::CORE_INSTANCES))
@@ -157,7 +159,7 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
         .max_memories_per_module(per_call::MEMORIES)
         .table_elements(per_call::TABLE_ELEMENTS)
         // The pool allows a page more than a plugin's memory limit, because a snapshot has a page more than the plugin.
-        .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
+        .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE_SIZE))
         // A slot keeps its memory pages when a call ends. If the next call is of the same plugin, the pages only have
         // to be reset, and need not be mapped again.
         .max_unused_warm_slots(at_once)
@@ -194,15 +196,15 @@ pub(crate) fn compile_settings(effort: Effort) -> Config {
         .gc_support(false)
         .memory_init_cow(true)
         .signals_based_traps(true)
-        // An error keeps at most one frame of its backtrace. This is enough for `failure`, which needs to know only
-        // whether the guest was running when the error occurred.
+        // An error keeps at most one frame of its backtrace. This is enough for `failure_from_error`, which needs to
+        // know only whether the guest was running when the error occurred.
         .wasm_backtrace_max_frames(Some(NonZeroUsize::MIN))
         .generate_address_map(false)
         .native_unwind_info(false);
     config
 }
 
-pub(crate) fn chain(error: &wasmtime::Error) -> String {
+pub(crate) fn error_chain(error: &wasmtime::Error) -> String {
     format!("{error:#}")
 }
 

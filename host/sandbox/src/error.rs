@@ -81,7 +81,7 @@ pub enum Error {
         failure: Failure,
     },
     /// The plugin rejected its settings. The list contains every mistake that the plugin found.
-    #[error("the plugin rejected its settings: {}", join(.0))]
+    #[error("the plugin rejected its settings: {}", join_mistakes(.0))]
     Settings(Vec<SettingsMistake>),
     /// The prepared plugin is invalid, or was prepared by another engine or version of this program.
     #[error("the prepared plugin cannot be used: {0}; prepare it again from its module")]
@@ -93,7 +93,7 @@ pub enum Error {
 
 #[cfg(feature = "engine")]
 impl Error {
-    pub(crate) fn refused(reason: String) -> Self {
+    pub(crate) fn from_compile_failure(reason: String) -> Self {
         // The name of the feature in the text is the only sign by which wasmtime's error can be recognised.
         let needs_async = ["component model async", "component-model-async"];
         if needs_async.iter().any(|text| reason.contains(text)) {
@@ -139,7 +139,7 @@ impl fmt::Display for SettingsMistake {
     }
 }
 
-pub(crate) fn join(mistakes: &[SettingsMistake]) -> String {
+pub(crate) fn join_mistakes(mistakes: &[SettingsMistake]) -> String {
     mistakes
         .iter()
         .map(SettingsMistake::to_string)

@@ -8,9 +8,9 @@ use wasmtime::{
 
 use crate::{
     Error,
-    capabilities::{denied, is_wasi, provided},
-    contract::{ACCEPTED, PACKAGE, accepts, bindings},
-    engine::{Inner, chain, per_call},
+    capabilities::{denied_error, find_provided, is_wasi},
+    contract::{ACCEPTED_VERSIONS, PACKAGE, accepts_version, bindings},
+    engine::{SandboxInner, error_chain, per_call},
     store::CallState,
 };
 
@@ -21,23 +21,23 @@ pub(crate) struct LinkedComponent {
     pub(crate) configure: ComponentExportIndex,
 }
 
-pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<LinkedComponent, Error> {
+pub(crate) fn link(sandbox: &SandboxInner, component: &Component) -> Result<LinkedComponent, Error> {
     let mut linker = sandbox.linker.clone();
     satisfy_imports(&mut linker, component)?;
-    check_parts(component)?;
+    check_memories_and_tables(component)?;
     let export = |name: &str| {
         component
             .get_export_index(None, name)
             .ok_or_else(|| Error::NotAPlugin(format!("it does not export `{name}`")))
     };
     if component.get_export_index(None, "describe").is_none() {
-        return Err(Error::NotAPlugin(no_exports(component)));
+        return Err(Error::NotAPlugin(missing_exports_message(component)));
     }
     let (admit, configure) = (export("admit")?, export("configure")?);
     let pre = linker
         .instantiate_pre(component)
-        .map_err(|error| Error::WrongImport(chain(&error)))?;
-    let indices = bindings::PluginIndices::new(&pre).map_err(|error| Error::NotAPlugin(chain(&error)))?;
+        .map_err(|error| Error::WrongImport(error_chain(&error)))?;
+    let indices = bindings::PluginIndices::new(&pre).map_err(|error| Error::NotAPlugin(error_chain(&error)))?;
     Ok(LinkedComponent {
         pre,
         indices,
@@ -46,7 +46,7 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<LinkedCompo
     })
 }
 
-fn no_exports(component: &Component) -> String {
+fn missing_exports_message(component: &Component) -> String {
     let component_type = component.component_type();
     let is_program = component_type
         .exports(component.engine())
@@ -72,9 +72,9 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
     let component_type = component.component_type();
     for (name, import) in component_type.imports(engine) {
         let (interface, version) = name.split_once('@').unwrap_or((name, ""));
-        if interface.starts_with(PACKAGE) && !accepts(version) {
+        if interface.starts_with(PACKAGE) && !accepts_version(version) {
             return Err(Error::Unusable(format!(
-                "the component is built for version {version} of admittance:plugin, and this host accepts {ACCEPTED}; \
+                "the component is built for version {version} of admittance:plugin, and this host accepts {ACCEPTED_VERSIONS}; \
                  use a plugin, or a host, of a matching version"
             )));
         }
@@ -82,7 +82,7 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
             unknown.push(name);
             continue;
         };
-        if provided(name).is_some() {
+        if find_provided(name).is_some() {
             for (_, export) in instance.exports(engine) {
                 if let ComponentItem::Resource(resource) = export.ty {
                     resources.push(resource);
@@ -90,7 +90,7 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
             }
         } else if interface.starts_with("wasi:") && is_wasi(version) {
             define_denials(linker, engine, name, &instance, &mut resources)
-                .map_err(|error| Error::WrongImport(chain(&error)))?;
+                .map_err(|error| Error::WrongImport(error_chain(&error)))?;
         } else {
             unknown.push(name);
         }
@@ -134,7 +134,7 @@ fn define_denials(
                     "the plugin called `{name}#{item}`; plugins have no files, no sockets and no WASI HTTP, \
                      and no stage can grant them"
                 );
-                into.func_new(item, move |_, _, _, _| Err(denied(message.clone())))?;
+                into.func_new(item, move |_, _, _, _| Err(denied_error(message.clone())))?;
             }
             ComponentItem::Resource(resource) if !resources.contains(&resource) => {
                 let number = u32::try_from(resources.len()).unwrap_or(u32::MAX);
@@ -147,7 +147,7 @@ fn define_denials(
     Ok(())
 }
 
-fn check_parts(component: &Component) -> Result<(), Error> {
+fn check_memories_and_tables(component: &Component) -> Result<(), Error> {
     let Some(required) = component.resources_required() else {
         return Err(Error::UnknownImport("a core module or a component".to_owned()));
     };

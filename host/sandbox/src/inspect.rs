@@ -8,12 +8,12 @@ use wasmtime::component::Component;
 
 use crate::{
     Description, Error, Grant, PluginConfig, Sandbox,
-    capabilities::provided,
+    capabilities::find_provided,
     complexity,
     contract::PACKAGE,
     engine::Effort,
     imports::link,
-    kubewarden::CORE_MODULE,
+    kubewarden::CORE_MODULE_MAGIC,
     prepare::{PluginPreparation, check_bytes, on_blocking_thread},
 };
 
@@ -56,22 +56,22 @@ impl Sandbox {
         let work = PluginPreparation::new(self, "{}", &PluginConfig::default()).await?;
         on_blocking_thread(async move || {
             complexity::check(&module)?;
-            if module.starts_with(CORE_MODULE) {
+            if module.starts_with(CORE_MODULE_MAGIC) {
                 return work.inspect_policy(module).await;
             }
-            let component = work.component(&work.compile(module, Effort::Least).await?)?;
+            let component = work.load_component(&work.compile(module, Effort::Least).await?)?;
             let description = work.describe(&link(&work.sandbox, &component)?).await?;
-            Ok(inspection(&component, description))
+            Ok(inspect_component(&component, description))
         })
         .await
     }
 }
 
 fn needed_grant(import: &str) -> Grant {
-    provided(import).map_or(Grant::Never, |row| row.grant)
+    find_provided(import).map_or(Grant::Never, |row| row.grant)
 }
 
-fn inspection(component: &Component, description: Description) -> ModuleInspection {
+fn inspect_component(component: &Component, description: Description) -> ModuleInspection {
     let component_type = component.component_type();
     let imports: Vec<_> = component_type
         .imports(component.engine())

@@ -29,12 +29,12 @@ pub(crate) use self::{cache::PolicyCache, exchange::MessageExchange};
 use crate::{
     Error,
     contract::bindings::admittance::plugin::types,
-    engine::{Inner, chain, per_call},
+    engine::{SandboxInner, error_chain, per_call},
     imports::check_count,
     store::{CallState, Violation},
 };
 
-pub(crate) const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
+pub(crate) const CORE_MODULE_MAGIC: &[u8] = b"\0asm\x01\0\0\0";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PolicyMode {
@@ -63,47 +63,47 @@ impl LoadedPolicy {
         cache: &Arc<PolicyCache>,
     ) -> wasmtime::Result<Result<types::Response, String>> {
         store.data_mut().cache = Arc::clone(cache);
-        let message = messages::request(request, &self.settings);
+        let message = messages::policy_message(request, &self.settings);
         let answer = match self.mode {
             PolicyMode::Wapc => {
-                let instance = wapc::instance(store, &self.pre, self.is_started).await?;
-                wapc::call(store, instance, "validate", message).await?
+                let instance = wapc::new_instance(store, &self.pre, self.is_started).await?;
+                wapc::call_operation(store, instance, "validate", message).await?
             }
-            PolicyMode::Program => Ok(program::run(store, &self.pre, "validate", message).await?),
+            PolicyMode::Program => Ok(program::run_program(store, &self.pre, "validate", message).await?),
         };
         match answer {
-            Ok(answer) => messages::response(&answer, request, self.mutates).map(Ok),
+            Ok(answer) => messages::response_from_answer(&answer, request, self.mutates).map(Ok),
             Err(error) => Ok(Err(error)),
         }
     }
 }
 
-pub(crate) fn link(sandbox: &Inner, module: &Module, mode: PolicyMode) -> Result<InstancePre<CallState>, Error> {
+pub(crate) fn link(sandbox: &SandboxInner, module: &Module, mode: PolicyMode) -> Result<InstancePre<CallState>, Error> {
     let required = module.resources_required();
     check_count("memories", required.num_memories, per_call::MEMORIES)?;
     check_count("tables", required.num_tables, per_call::TABLES)?;
     let (function, meaning) = match mode {
         PolicyMode::Wapc => (wapc::GUEST_CALL, "by which a waPC policy is called"),
-        PolicyMode::Program => (wapc::START, "with which a WASI policy begins"),
+        PolicyMode::Program => (wapc::START_FUNCTION, "with which a WASI policy begins"),
     };
     if !matches!(module.get_export(function), Some(ExternType::Func(_))) {
         return Err(Error::Policy(format!(
             "it does not export the function `{function}`, {meaning}"
         )));
     }
-    if !matches!(module.get_export(exchange::MEMORY), Some(ExternType::Memory(_))) {
+    if !matches!(module.get_export(exchange::MEMORY_EXPORT), Some(ExternType::Memory(_))) {
         return Err(Error::Policy("it does not export its memory as `memory`".to_owned()));
     }
-    linker(&sandbox.engine, module)
-        .map_err(|error| Error::WrongImport(chain(&error)))?
+    create_linker(&sandbox.engine, module)
+        .map_err(|error| Error::WrongImport(error_chain(&error)))?
         .instantiate_pre(module)
         .map_err(|error| match error.downcast_ref::<UnknownImportError>() {
             Some(unknown) => Error::UnknownImport(format!("`{}.{}`", unknown.module(), unknown.name())),
-            None => Error::WrongImport(chain(&error)),
+            None => Error::WrongImport(error_chain(&error)),
         })
 }
 
-fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
+fn create_linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     // Each import of WASI is first defined as a function that fails the call. If this host provides the function, it is
     // then defined a second time, and the second definition counts.
@@ -111,21 +111,21 @@ fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState
     for import in module.imports() {
         if let ExternType::Func(function) = import.ty() {
             match import.module() {
-                preview1::MODULE => preview1::deny(&mut linker, import.name(), function)?,
+                preview1::MODULE_NAME => preview1::define_denied(&mut linker, import.name(), function)?,
                 from => program::define_host_call(&mut linker, from, import.name(), function)?,
             }
         }
     }
-    provide(&mut linker)?;
+    define_provided_functions(&mut linker)?;
     Ok(linker)
 }
 
-fn provide(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    preview1::define(linker)?;
-    wapc::define(linker)
+fn define_provided_functions(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    preview1::define_functions(linker)?;
+    wapc::define_functions(linker)
 }
 
-fn invalid(message: impl Into<String>) -> wasmtime::Error {
+fn invalid_response(message: impl Into<String>) -> wasmtime::Error {
     Violation::error(
         FailureKind::InvalidResponse,
         format!("the policy's response is not valid: {}", message.into()),

@@ -26,7 +26,7 @@ mod tests;
 /// Merges the core modules of a snapshot, in which start functions have already run.
 pub(crate) fn merge(component: &[u8]) -> Option<Vec<u8>> {
     let parsed = ParsedComponent::parse(component)?;
-    let levels = parsed.levels();
+    let levels = parsed.modules_by_level();
     if parsed.core_modules.len() <= levels.len() || !parsed.keeps_order() {
         return None;
     }
@@ -42,7 +42,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(kind: ExternalKind) -> Option<Self> {
+    fn from_external(kind: ExternalKind) -> Option<Self> {
         match kind {
             ExternalKind::Func => Some(Self::Function),
             ExternalKind::Table => Some(Self::Table),
@@ -73,7 +73,7 @@ struct PerKind<T> {
 }
 
 impl<T> PerKind<T> {
-    fn of(&self, kind: Kind) -> &T {
+    fn get(&self, kind: Kind) -> &T {
         match kind {
             Kind::Function => &self.functions,
             Kind::Table => &self.tables,
@@ -82,7 +82,7 @@ impl<T> PerKind<T> {
         }
     }
 
-    fn of_mut(&mut self, kind: Kind) -> &mut T {
+    fn get_mut(&mut self, kind: Kind) -> &mut T {
         match kind {
             Kind::Function => &mut self.functions,
             Kind::Table => &mut self.tables,

@@ -26,7 +26,7 @@ pub struct CallCost {
 }
 
 #[derive(Debug)]
-pub(crate) struct MeasuredCost<'a> {
+pub(crate) struct CallMeasurement<'a> {
     meter: &'a CallMeter,
     started: Instant,
     memory: Option<u64>,
@@ -35,7 +35,7 @@ pub(crate) struct MeasuredCost<'a> {
 impl CallMeter {
     /// Creates a meter that also measures the memory that a call writes. For this, the pool keeps no memory pages from
     /// one call to the next, so calls take longer. Other threads should not allocate memory during a measured call.
-    pub fn of_memory() -> Self {
+    pub fn with_memory_measurement() -> Self {
         Self {
             measures_memory: true,
             ..Self::default()
@@ -47,8 +47,8 @@ impl CallMeter {
         self.costs.lock().take()
     }
 
-    pub(crate) fn begin(&self) -> MeasuredCost<'_> {
-        MeasuredCost {
+    pub(crate) fn begin_call(&self) -> CallMeasurement<'_> {
+        CallMeasurement {
             meter: self,
             memory: self.measures_memory.then(written_size).flatten(),
             started: Instant::now(),
@@ -56,10 +56,10 @@ impl CallMeter {
     }
 }
 
-impl MeasuredCost<'_> {
+impl CallMeasurement<'_> {
     /// Adds the cost of a finished call to the meter. `return_memory` must give the memory of the call's instance back.
     /// This function calls it, in order to measure the time that it takes.
-    pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
+    pub(crate) fn end_call(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
         let before = self.memory;
         let after = self.meter.measures_memory.then(written_size).flatten();
         let touched = before.zip(after);

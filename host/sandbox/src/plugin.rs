@@ -15,16 +15,16 @@ use crate::{
     CallLimits, ConfigurationTime, Description, Error, PluginConfig,
     capabilities::logging::CallLog,
     contract::{self, bindings::admittance::plugin::types},
-    engine::Inner,
-    error::{SettingsMistake, join},
-    failure::failure,
+    engine::SandboxInner,
+    error::{SettingsMistake, join_mistakes},
+    failure::failure_from_error,
     imports::LinkedComponent,
     kubewarden::{LoadedPolicy, PolicyCache},
     store::{CallState, StoreParameters},
 };
 
 /// The maximum number of characters that the message of a failure quotes from an error that the plugin returned.
-const OWN_ERROR: usize = 2000;
+const OWN_ERROR_MAX: usize = 2000;
 
 /// A configured plugin that is ready for calls. Each call runs in a new instance. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
@@ -32,7 +32,7 @@ const OWN_ERROR: usize = 2000;
 pub struct Plugin(Arc<PluginState>);
 
 struct PluginState {
-    sandbox: Arc<Inner>,
+    sandbox: Arc<SandboxInner>,
     base: Arc<Base>,
     name: Arc<str>,
     limits: CallLimits,
@@ -45,15 +45,15 @@ struct PluginState {
 pub(crate) struct Base {
     pub(crate) guest: PluginGuest,
     pub(crate) description: Description,
-    pub(crate) configured: ConfigurationTime,
+    pub(crate) configuration_time: ConfigurationTime,
     /// Whether it was logged that the plugin changes objects although its description does not declare `mutates`.
-    pub(crate) is_warned: AtomicBool,
+    pub(crate) is_warning_logged: AtomicBool,
 }
 
 impl Base {
-    fn warn_of_undeclared(&self, response: &types::Response, stage: &str) {
+    fn warn_of_undeclared_change(&self, response: &types::Response, stage: &str) {
         let is_change = matches!(response.verdict, types::Verdict::Patch(_) | types::Verdict::Replace(_));
-        if is_change && !self.description.mutates && !self.is_warned.swap(true, Ordering::Relaxed) {
+        if is_change && !self.description.mutates && !self.is_warning_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 stage,
                 plugin = self.description.name,
@@ -79,8 +79,8 @@ impl Plugin {
     }
 
     /// Returns whether the plugin was configured once, or is configured in every call.
-    pub fn configured(&self) -> &ConfigurationTime {
-        &self.0.base.configured
+    pub fn configuration_time(&self) -> &ConfigurationTime {
+        &self.0.base.configuration_time
     }
 
     /// Creates a plugin with the same code and settings, but another name, limits and grants.
@@ -88,12 +88,12 @@ impl Plugin {
     /// # Errors
     ///
     /// Fails when the memory limit exceeds the sandbox's maximum.
-    pub fn with(&self, config: &PluginConfig) -> Result<Self, Error> {
+    pub fn with_config(&self, config: &PluginConfig) -> Result<Self, Error> {
         self.0.sandbox.check_limits(config)?;
         Ok(Self::new(&self.0.sandbox, Arc::clone(&self.0.base), config))
     }
 
-    pub(crate) fn new(sandbox: &Arc<Inner>, base: Arc<Base>, config: &PluginConfig) -> Self {
+    pub(crate) fn new(sandbox: &Arc<SandboxInner>, base: Arc<Base>, config: &PluginConfig) -> Self {
         Self(Arc::new(PluginState {
             sandbox: Arc::clone(sandbox),
             base,
@@ -107,16 +107,16 @@ impl Plugin {
 }
 
 impl PluginState {
-    async fn call(
+    async fn run_call(
         self: Arc<Self>,
         request: Arc<Request>,
         deadline: Deadline,
         log: CallLog,
         slot: CallSlot,
     ) -> Result<Response, Failure> {
-        let running = self.sandbox.running();
-        let measured = self.sandbox.config.meter.as_ref().map(|meter| meter.begin());
-        let mut store = CallState::store(
+        let running_guard = self.sandbox.keep_ticking();
+        let measurement = self.sandbox.config.meter.as_ref().map(|meter| meter.begin_call());
+        let mut store = CallState::new_store(
             &self.sandbox,
             StoreParameters {
                 log,
@@ -129,41 +129,43 @@ impl PluginState {
                 preparing: matches!(&self.base.guest, PluginGuest::Component { settings: Some(_), .. }),
             },
         );
-        let answer = self.answer(&mut store, &request, deadline).await;
+        let answer = self.answer_request(&mut store, &request, deadline).await;
         // The slot is released last, because the next call needs the resources that the instance returns to the pool.
-        match measured {
-            Some(measured) => measured.end(store.data().guest_ran(), || drop(store)),
+        match measurement {
+            Some(measured) => measured.end_call(store.data().guest_start_and_end(), || drop(store)),
             None => drop(store),
         }
-        drop((running, slot));
+        drop((running_guard, slot));
         answer
     }
 
-    async fn answer(
+    async fn answer_request(
         &self,
         store: &mut Store<CallState>,
         request: &Request,
         deadline: Deadline,
     ) -> Result<Response, Failure> {
         let answer = match &self.base.guest {
-            PluginGuest::Component { linked, settings } => component(linked, settings.as_deref(), store, request).await,
+            PluginGuest::Component { linked, settings } => {
+                call_component(linked, settings.as_deref(), store, request).await
+            }
             PluginGuest::Policy(policy) => policy.admit(store, request, &self.cache).await,
         };
-        store.data_mut().guest_ends();
+        store.data_mut().record_guest_end();
         store.data().log.finish();
         match answer {
             Ok(Ok(response)) => {
-                self.base.warn_of_undeclared(&response, &self.name);
-                let (size, limit) = (contract::size(&response), self.limits.output);
+                self.base.warn_of_undeclared_change(&response, &self.name);
+                let (size, limit) = (contract::response_size(&response), self.limits.output);
                 self.predictor.learn_answer(size);
-                offload(size, deadline, move || contract::response(response, limit)).await?
+                offload(size, deadline, move || contract::convert_response(response, limit)).await?
             }
-            Ok(Err(message)) => Err(self.own_error(message)),
-            Err(error) => Err(failure(&error, store.data())),
+            Ok(Err(message)) => Err(self.own_error_failure(message)),
+            Err(error) => Err(failure_from_error(&error, store.data())),
         }
     }
 
-    fn timeout(&self, deadline: Deadline, call_deadline: Deadline) -> Failure {
+    fn timeout_failure(&self, deadline: Deadline, call_deadline: Deadline) -> Failure {
         let limit = if deadline < call_deadline {
             format!("the stage's limit of {:?}", self.limits.time)
         } else {
@@ -176,36 +178,36 @@ impl PluginState {
     }
 }
 
-async fn component(
+async fn call_component(
     linked: &LinkedComponent,
     settings: Option<&str>,
     store: &mut Store<CallState>,
     request: &Request,
 ) -> wasmtime::Result<Result<types::Response, String>> {
     let instance = linked.pre.instantiate_async(&mut *store).await?;
-    store.data_mut().guest_begins();
+    store.data_mut().record_guest_start();
     if let Some(settings) = settings {
         let configure = instance
             .get_typed_func::<(&str,), (Result<(), Vec<types::SettingsError>>,)>(&mut *store, &linked.configure)?;
         if let (Err(mistakes),) = configure.call_async(&mut *store, (settings,)).await? {
             return Ok(Err(format!(
                 "it rejected its settings: {}",
-                join(&mistakes_of(mistakes))
+                join_mistakes(&settings_mistakes(mistakes))
             )));
         }
-        store.data_mut().grant();
+        store.data_mut().apply_grants();
     }
     let lists = contract::ContractLists::from_request(request);
     let extra = lists.extra();
     let admit = instance
         .get_typed_func::<(types::Request<'_>,), (Result<types::Response, String>,)>(&mut *store, &linked.admit)?;
     let (answer,) = admit
-        .call_async(&mut *store, (contract::request(request, &lists, &extra),))
+        .call_async(&mut *store, (contract::convert_request(request, &lists, &extra),))
         .await?;
     Ok(answer)
 }
 
-pub(crate) fn mistakes_of(mistakes: Vec<types::SettingsError>) -> Vec<SettingsMistake> {
+pub(crate) fn settings_mistakes(mistakes: Vec<types::SettingsError>) -> Vec<SettingsMistake> {
     mistakes
         .into_iter()
         .map(|mistake| SettingsMistake {
@@ -220,15 +222,17 @@ impl Hook for Plugin {
     async fn admit(&self, request: &Arc<Request>, call_deadline: Deadline) -> Result<Response, Failure> {
         let plugin = &self.0;
         let deadline = call_deadline.within(plugin.limits.time);
-        let slot = plugin.slot(deadline).await?;
+        let slot = plugin.acquire_slot(deadline).await?;
         let log = CallLog::new(Arc::clone(&plugin.name), request.uid.clone(), plugin.limits.log);
-        let call = Box::pin(Arc::clone(plugin).call(Arc::clone(request), deadline, log.clone(), slot));
+        let call = Box::pin(Arc::clone(plugin).run_call(Arc::clone(request), deadline, log.clone(), slot));
         match tokio::time::timeout_at(deadline.instant(), run_long(call, &plugin.predictor)).await {
-            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(plugin.timeout(deadline, call_deadline)),
+            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => {
+                Err(plugin.timeout_failure(deadline, call_deadline))
+            }
             Ok(answer) => answer,
             Err(_) => {
                 log.close();
-                Err(plugin.timeout(deadline, call_deadline))
+                Err(plugin.timeout_failure(deadline, call_deadline))
             }
         }
     }
@@ -239,28 +243,32 @@ impl Hook for Plugin {
 type CallSlot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl PluginState {
-    async fn slot(&self, deadline: Deadline) -> Result<CallSlot, Failure> {
+    async fn acquire_slot(&self, deadline: Deadline) -> Result<CallSlot, Failure> {
         // A call in mode `Audit` needs two permits: one for audits, and a slot. It waits for the permit for audits
         // first, so that it does not occupy a slot during this wait.
-        let audit = if is_audit() {
-            Some(self.permit(&self.sandbox.audits, deadline).await?)
+        let audit_permit = if is_audit() {
+            Some(self.acquire_permit(&self.sandbox.audits, deadline).await?)
         } else {
             None
         };
-        Ok((self.permit(&self.sandbox.calls, deadline).await?, audit))
+        Ok((self.acquire_permit(&self.sandbox.calls, deadline).await?, audit_permit))
     }
 
-    async fn permit(&self, semaphore: &Arc<Semaphore>, deadline: Deadline) -> Result<OwnedSemaphorePermit, Failure> {
+    async fn acquire_permit(
+        &self,
+        semaphore: &Arc<Semaphore>,
+        deadline: Deadline,
+    ) -> Result<OwnedSemaphorePermit, Failure> {
         if let Ok(permit) = Arc::clone(semaphore).try_acquire_owned() {
             return Ok(permit);
         }
         match tokio::time::timeout_at(deadline.instant(), Arc::clone(semaphore).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
-            _ => Err(self.overloaded()),
+            _ => Err(self.overloaded_failure()),
         }
     }
 
-    fn overloaded(&self) -> Failure {
+    fn overloaded_failure(&self) -> Failure {
         let slots = self.sandbox.config.calls_in_flight;
         let message = if is_audit() {
             format!("no slot was free until the deadline; stages in mode Audit use half of the {slots} slots for calls")
@@ -270,8 +278,8 @@ impl PluginState {
         Failure::new(FailureKind::Overloaded, message)
     }
 
-    fn own_error(&self, message: String) -> Failure {
-        let message = shortened(&message, OWN_ERROR);
+    fn own_error_failure(&self, message: String) -> Failure {
+        let message = shortened(&message, OWN_ERROR_MAX);
         Failure::new(FailureKind::Error, format!("the plugin returned an error: {message}"))
     }
 }

@@ -28,14 +28,14 @@ pub(crate) use self::prepared::{Header, NativeCode};
 use crate::{
     ConfigurationTime, Description, Error, LoadStep, PluginConfig, Sandbox,
     capabilities::logging::CallLog,
-    compiler::{compile_apart, precompile},
+    compiler::{compile_in_child_process, precompile},
     complexity,
     contract::bindings,
-    engine::{Effort, Inner, chain, compile_settings},
-    failure::failure,
+    engine::{Effort, SandboxInner, compile_settings, error_chain},
+    failure::failure_from_error,
     imports::{LinkedComponent, link},
-    kubewarden::{self, CORE_MODULE, LoadedPolicy},
-    plugin::{Base, Plugin, PluginGuest, mistakes_of},
+    kubewarden::{self, CORE_MODULE_MAGIC, LoadedPolicy},
+    plugin::{Base, Plugin, PluginGuest, settings_mistakes},
     shared::SharedModule,
     snapshot::InstrumentedComponent,
     snapshot_template::SnapshotTemplate,
@@ -43,13 +43,13 @@ use crate::{
 };
 
 /// The version of the format of [`Prepared`], which is part of the fingerprint.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT_VERSION: u32 = 3;
 
 /// The wall-clock limit of a step is this many times its limit of processor time. It is higher because other work may
 /// occupy the machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
 
-const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
+const COMPONENT_MAGIC: &[u8] = b"\0asm\x0d\0\x01\0";
 
 impl Sandbox {
     /// Checks a module, calls `describe` and `configure`, and compiles a snapshot of the resulting memory. Preparing
@@ -72,13 +72,13 @@ impl Sandbox {
         let module = module.into();
         check_bytes(&module, self.inner.config.module_size_max)?;
         self.inner.check_limits(config)?;
-        let shared = self.share(Digest::of(&module));
+        let shared = self.share(Digest::of_bytes(&module));
         let work = PluginPreparation::new(self, settings, config).await?;
-        on_blocking_thread(async move || work.run(module, &shared).await).await
+        on_blocking_thread(async move || work.prepare_module(module, &shared).await).await
     }
 
     /// Loads a prepared plugin. This takes less than 1 ms and several hundred kilobytes of memory, which plugins with
-    /// the same module and settings can share: see [`Plugin::with`].
+    /// the same module and settings can share: see [`Plugin::with_config`].
     ///
     /// # Errors
     ///
@@ -96,11 +96,11 @@ impl Sandbox {
         }
         let guest = match header.policy {
             None => PluginGuest::Component {
-                linked: link(&self.inner, &component(&self.inner, code)?)?,
+                linked: link(&self.inner, &deserialize_component(&self.inner, code)?)?,
                 settings: header.settings.clone(),
             },
             Some(mode) => PluginGuest::Policy(LoadedPolicy {
-                pre: kubewarden::link(&self.inner, &core_module(&self.inner, code)?, mode)?,
+                pre: kubewarden::link(&self.inner, &deserialize_core_module(&self.inner, code)?, mode)?,
                 mode,
                 is_started: header.configured == ConfigurationTime::Snapshot,
                 mutates: header.description.mutates,
@@ -110,14 +110,14 @@ impl Sandbox {
         let base = Base {
             guest,
             description: header.description.clone(),
-            configured: header.configured.clone(),
-            is_warned: AtomicBool::new(false),
+            configuration_time: header.configured.clone(),
+            is_warning_logged: AtomicBool::new(false),
         };
         Ok(Plugin::new(&self.inner, Arc::new(base), config))
     }
 }
 
-impl Inner {
+impl SandboxInner {
     pub(crate) fn check_limits(&self, config: &PluginConfig) -> Result<(), Error> {
         let (memory_limit, memory_limit_max) = (config.limits.memory, self.config.memory_limit_max);
         if memory_limit > memory_limit_max {
@@ -138,9 +138,9 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
         )));
     }
     let hint = match module {
-        module if module.starts_with(COMPONENT) || module.starts_with(CORE_MODULE) => return Ok(()),
+        module if module.starts_with(COMPONENT_MAGIC) || module.starts_with(CORE_MODULE_MAGIC) => return Ok(()),
         [] => "; the file is empty",
-        module if COMPONENT.starts_with(module) => {
+        module if COMPONENT_MAGIC.starts_with(module) => {
             return Err(Error::Truncated(format!("it has only {} bytes", module.len())));
         }
         module if module.starts_with(b"!<arch>") => {
@@ -158,44 +158,44 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
     unsafe_code,
     reason = "native code from a trusted place is what this function is for"
 )]
-fn component(sandbox: &Inner, code: &NativeCode) -> Result<Component, Error> {
+fn deserialize_component(sandbox: &SandboxInner, code: &NativeCode) -> Result<Component, Error> {
     let engine = &sandbox.engine;
-    let loaded = match code {
+    let component = match code {
         // SAFETY: the code is the unchanged output of a trusted compiler, as `NativeCode` requires it.
         NativeCode::Memory(bytes) => unsafe { Component::deserialize(engine, bytes) },
         // SAFETY: the code is the unchanged output of a trusted compiler, as `NativeCode` requires it.
         NativeCode::File(path) => unsafe { Component::deserialize_file(engine, path) },
     };
-    loaded.map_err(|error| Error::Artifact(chain(&error)))
+    component.map_err(|error| Error::Artifact(error_chain(&error)))
 }
 
 #[expect(
     unsafe_code,
     reason = "native code from a trusted place is what this function is for"
 )]
-fn core_module(sandbox: &Inner, code: &NativeCode) -> Result<Module, Error> {
+fn deserialize_core_module(sandbox: &SandboxInner, code: &NativeCode) -> Result<Module, Error> {
     let engine = &sandbox.engine;
-    let loaded = match code {
+    let module = match code {
         // SAFETY: the code is the unchanged output of a trusted compiler, as `NativeCode` requires it.
         NativeCode::Memory(bytes) => unsafe { Module::deserialize(engine, bytes) },
         // SAFETY: the code is the unchanged output of a trusted compiler, as `NativeCode` requires it.
         NativeCode::File(path) => unsafe { Module::deserialize_file(engine, path) },
     };
-    loaded.map_err(|error| Error::Artifact(chain(&error)))
+    module.map_err(|error| Error::Artifact(error_chain(&error)))
 }
 
 /// Runs `work` on a blocking thread. Dropping the future stops `work` at its next await, and a guest at its next yield.
 pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     work: impl AsyncFnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let (awaited, abandoned) = oneshot::channel::<Infallible>();
+    let (caller_guard, caller_gone) = oneshot::channel::<Infallible>();
     let outcome = on_thread_for_long_work(move || {
         let built = Builder::new_current_thread().enable_all().build();
         let runtime = built.map_err(|error| Error::Interrupted(error.to_string()))?;
         let result = runtime.block_on(async {
             tokio::select! {
                 biased;
-                _ = abandoned => Err(Error::Interrupted("its result is no longer needed".to_owned())),
+                _ = caller_gone => Err(Error::Interrupted("its result is no longer needed".to_owned())),
                 result = work() => result,
             }
         });
@@ -205,12 +205,12 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
         result
     })
     .await;
-    drop(awaited);
+    drop(caller_guard);
     outcome.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))
 }
 
 pub(crate) struct PluginPreparation {
-    pub(crate) sandbox: Arc<Inner>,
+    pub(crate) sandbox: Arc<SandboxInner>,
     /// The permit for this preparation. A compilation holds it until it ends, even if nobody waits for the result any
     /// more. So the number of such forgotten compilations is limited.
     permit: Arc<OwnedSemaphorePermit>,
@@ -237,7 +237,7 @@ impl PluginPreparation {
     /// Compiles a component or core module whose complexity was already checked.
     pub(crate) async fn compile(&self, module: impl Into<Bytes>, effort: Effort) -> Result<Bytes, Error> {
         let module = module.into();
-        let Inner {
+        let SandboxInner {
             config,
             compilation_limit,
             ..
@@ -245,9 +245,9 @@ impl PluginPreparation {
         let permit = compilation_limit.acquire().await;
         self.sandbox.compilations.fetch_add(1, Ordering::Relaxed);
         let limit = config.prepare_timeout;
-        let compiled = match &config.compiler {
+        let timed_compilation = match &config.compiler {
             Some(program) => {
-                let work = compile_apart(program, config, &module, effort, permit.is_some());
+                let work = compile_in_child_process(program, config, &module, effort, permit.is_some());
                 timeout(limit, work).await
             }
             None => {
@@ -263,7 +263,7 @@ impl PluginPreparation {
                 });
                 timeout(limit, work).await.map(|outcome| match outcome {
                     Ok(Ok(artifact)) => Ok(artifact.into()),
-                    Ok(Err(error)) => Err(Error::refused(chain(&error))),
+                    Ok(Err(error)) => Err(Error::from_compile_failure(error_chain(&error))),
                     Err(error) => Err(Error::Interrupted(error.to_string())),
                 })
             }
@@ -273,15 +273,15 @@ impl PluginPreparation {
                 "the module was not compiled within {limit:?}; it may be too large for this machine"
             )))
         };
-        compiled.unwrap_or_else(timeout_error)
+        timed_compilation.unwrap_or_else(timeout_error)
     }
 
-    pub(crate) fn component(&self, artifact: &Bytes) -> Result<Component, Error> {
-        component(&self.sandbox, &NativeCode::Memory(artifact.clone()))
+    pub(crate) fn load_component(&self, artifact: &Bytes) -> Result<Component, Error> {
+        deserialize_component(&self.sandbox, &NativeCode::Memory(artifact.clone()))
     }
 
-    pub(crate) fn core_module(&self, artifact: &Bytes) -> Result<Module, Error> {
-        core_module(&self.sandbox, &NativeCode::Memory(artifact.clone()))
+    pub(crate) fn load_core_module(&self, artifact: &Bytes) -> Result<Module, Error> {
+        deserialize_core_module(&self.sandbox, &NativeCode::Memory(artifact.clone()))
     }
 
     /// Compiles an instrumented module. All preparations that use the same `shared` compile it only once. An inner
@@ -291,12 +291,12 @@ impl PluginPreparation {
         bytes: Vec<u8>,
         shared: &SharedModule,
     ) -> Result<Result<Bytes, String>, Error> {
-        let compiled = shared
+        let compilation = shared
             .0
             .instrumented
             .get_or_try_init(|| self.compile(bytes, Effort::Least))
             .await;
-        match compiled {
+        match compilation {
             Ok(artifact) => Ok(Ok(artifact.clone())),
             Err(Error::Compile(reason)) => Ok(Err(reason)),
             Err(error) => Err(error),
@@ -310,7 +310,7 @@ impl PluginPreparation {
         let Ok(template) = SnapshotTemplate::new(&snapshot) else {
             return self.compile(snapshot, Effort::Full).await;
         };
-        let digest = Digest::of(&template.bytes);
+        let digest = Digest::of_bytes(&template.bytes);
         let mut compiled_template = shared.0.template.lock().await;
         let compiled = match &*compiled_template {
             Some((compiled_digest, compiled)) if *compiled_digest == digest => compiled.clone(),
@@ -326,10 +326,10 @@ impl PluginPreparation {
         }
     }
 
-    async fn run(self, module: Bytes, shared: &SharedModule) -> Result<Prepared, Error> {
+    async fn prepare_module(self, module: Bytes, shared: &SharedModule) -> Result<Prepared, Error> {
         complexity::check(&module)?;
-        if module.starts_with(CORE_MODULE) {
-            return self.policy(module, shared).await;
+        if module.starts_with(CORE_MODULE_MAGIC) {
+            return self.prepare_policy(module, shared).await;
         }
         let instrumented = match InstrumentedComponent::new(&module) {
             Ok((instrumented, bytes)) => self
@@ -338,14 +338,14 @@ impl PluginPreparation {
                 .map(|artifact| (instrumented, artifact)),
             Err(reason) => Err(reason),
         };
-        let (description, configured, artifact) = match instrumented {
+        let (description, configuration_time, artifact) = match instrumented {
             Ok((instrumented, artifact)) => {
-                let linked = link(&self.sandbox, &self.component(&artifact)?)?;
+                let linked = link(&self.sandbox, &self.load_component(&artifact)?)?;
                 let description = self.describe(&linked).await?;
                 let (mut store, instance) = self.configure(&linked).await?;
                 let snapshot = instrumented.snapshot(&mut store, instance).await?;
                 drop(store);
-                match self.checked_snapshot(snapshot, &description, shared).await {
+                match self.compile_checked_snapshot(snapshot, &description, shared).await {
                     Ok(artifact) => (description, ConfigurationTime::Snapshot, artifact),
                     Err(reason) => {
                         let artifact = self.compile(module.clone(), Effort::Full).await?;
@@ -355,17 +355,17 @@ impl PluginPreparation {
             }
             Err(reason) => {
                 let artifact = self.compile(module.clone(), Effort::Full).await?;
-                let linked = link(&self.sandbox, &self.component(&artifact)?)?;
+                let linked = link(&self.sandbox, &self.load_component(&artifact)?)?;
                 let description = self.describe(&linked).await?;
                 self.configure(&linked).await?;
                 (description, ConfigurationTime::PerCall { reason }, artifact)
             }
         };
-        let settings = (configured != ConfigurationTime::Snapshot).then_some(self.settings);
+        let settings = (configuration_time != ConfigurationTime::Snapshot).then_some(self.settings);
         let header = Header {
             fingerprint: self.fingerprint,
             description,
-            configured,
+            configured: configuration_time,
             settings,
             policy: None,
         };
@@ -375,15 +375,15 @@ impl PluginPreparation {
 
     /// Compiles a snapshot and tests it with a call of `describe`. In a snapshot, the plugin's start-up code runs a
     /// second time in the same memory. Some plugins do not allow this, and the call fails.
-    async fn checked_snapshot(
+    async fn compile_checked_snapshot(
         &self,
         snapshot: Result<Vec<u8>, String>,
         description: &Description,
         shared: &SharedModule,
     ) -> Result<Bytes, String> {
-        let text = |error: Error| error.to_string();
-        let artifact = self.compile_snapshot(snapshot?, shared).await.map_err(text)?;
-        let linked = link(&self.sandbox, &self.component(&artifact).map_err(text)?).map_err(text)?;
+        let error_text = |error: Error| error.to_string();
+        let artifact = self.compile_snapshot(snapshot?, shared).await.map_err(error_text)?;
+        let linked = link(&self.sandbox, &self.load_component(&artifact).map_err(error_text)?).map_err(error_text)?;
         let new_description = self
             .describe(&linked)
             .await
@@ -401,9 +401,9 @@ impl PluginPreparation {
         processor_time.saturating_mul(WALL_CLOCK_FACTOR)
     }
 
-    pub(crate) fn store(&self) -> Store<CallState> {
+    pub(crate) fn new_store(&self) -> Store<CallState> {
         let name = self.config.name.as_str().into();
-        CallState::store(
+        CallState::new_store(
             &self.sandbox,
             StoreParameters {
                 log: CallLog::new(name, Uid::from(String::new()), self.config.limits.log),
@@ -419,54 +419,54 @@ impl PluginPreparation {
     }
 
     pub(crate) async fn describe(&self, linked: &LinkedComponent) -> Result<Description, Error> {
-        let mut store = self.store();
-        let (plugin, _) = self.instance(linked, &mut store, LoadStep::Describe).await?;
-        let description = self.within(&mut store, LoadStep::Describe, async |store| {
+        let mut store = self.new_store();
+        let (plugin, _) = self.instantiate(linked, &mut store, LoadStep::Describe).await?;
+        let description = self.run_step(&mut store, LoadStep::Describe, async |store| {
             plugin.call_describe(store).await
         });
         Ok(description.await?.into())
     }
 
     async fn configure(&self, linked: &LinkedComponent) -> Result<(Store<CallState>, Instance), Error> {
-        let mut store = self.store();
-        let (plugin, instance) = self.instance(linked, &mut store, LoadStep::Configure).await?;
+        let mut store = self.new_store();
+        let (plugin, instance) = self.instantiate(linked, &mut store, LoadStep::Configure).await?;
         let settings = self.settings.as_str();
-        self.within(&mut store, LoadStep::Configure, async |store| {
+        self.run_step(&mut store, LoadStep::Configure, async |store| {
             plugin.call_configure(store, settings).await
         })
         .await?
-        .map_err(|mistakes| Error::Settings(mistakes_of(mistakes)))?;
+        .map_err(|mistakes| Error::Settings(settings_mistakes(mistakes)))?;
         Ok((store, instance))
     }
 
-    async fn instance(
+    async fn instantiate(
         &self,
         linked: &LinkedComponent,
         store: &mut Store<CallState>,
         step: LoadStep,
     ) -> Result<(bindings::Plugin, Instance), Error> {
         let instance = self
-            .within(store, step, async |store| linked.pre.instantiate_async(store).await)
+            .run_step(store, step, async |store| linked.pre.instantiate_async(store).await)
             .await?;
         let plugin = linked
             .indices
             .load(&mut *store, &instance)
-            .map_err(|error| Error::NotAPlugin(chain(&error)))?;
+            .map_err(|error| Error::NotAPlugin(error_chain(&error)))?;
         Ok((plugin, instance))
     }
 
-    pub(crate) async fn within<T>(
+    pub(crate) async fn run_step<T>(
         &self,
         store: &mut Store<CallState>,
         step: LoadStep,
         work: impl AsyncFnOnce(&mut Store<CallState>) -> wasmtime::Result<T>,
     ) -> Result<T, Error> {
-        let _running = self.sandbox.running();
+        let _running = self.sandbox.keep_ticking();
         let result = tokio::time::timeout_at(store.data().deadline.instant(), work(&mut *store)).await;
         store.data().log.finish();
         let failure = match result {
             Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => failure(&error, store.data()),
+            Ok(Err(error)) => failure_from_error(&error, store.data()),
             Err(_) => Failure::new(
                 FailureKind::Timeout,
                 format!("no answer within {:?}", self.step_timeout()),

@@ -10,16 +10,16 @@ use wasmtime_wizer::{ComponentContext, ComponentInstanceState, Wizer};
 
 use crate::{
     Error,
-    engine::chain,
+    engine::error_chain,
     merge::merge,
-    store::{CallState, PAGE},
+    store::{CallState, PAGE_SIZE},
 };
 
 /// The maximum memory in a snapshot, in bytes. Compilation needs several copies of it.
 const SNAPSHOT_MEMORY_MAX: usize = 64 << 20;
 
 /// The name of the instance through which wizer reads memories and globals.
-const ACCESS: &str = "wasmtime:wizer/access";
+const ACCESS_INSTANCE: &str = "wasmtime:wizer/access";
 
 /// A component that was changed only to make its memories and globals accessible.
 pub(crate) struct InstrumentedComponent<'a> {
@@ -36,18 +36,18 @@ pub(crate) struct InstrumentedComponent<'a> {
 #[derive(Default)]
 struct WrapperComponent<'a> {
     sections: Vec<SnapshotSection<'a>>,
-    instances: u32,
+    instance_count: u32,
 }
 
 struct SnapshotSection<'a> {
     raw: RawSection<'a>,
     /// The index of the instance of the nested component in this section. `None` if the section has no nested component
     /// that contains core modules and is instantiated.
-    instance: Option<u32>,
+    instance_index: Option<u32>,
 }
 
 struct NestedComponent {
-    section: usize,
+    section_index: usize,
     index: u32,
     has_modules: bool,
 }
@@ -57,16 +57,16 @@ impl<'a> InstrumentedComponent<'a> {
     pub(crate) fn new(component: &'a [u8]) -> Result<(Self, Vec<u8>), String> {
         let wizer = Wizer::new();
         let wrapper = WrapperComponent::parse(component)?;
-        let contents = match &wrapper {
+        let part_bytes = match &wrapper {
             Some(wrapper) => wrapper.parts().collect(),
             None => vec![component],
         };
-        let results = contents.into_iter().map(|part| wizer.instrument_component(part));
-        let instrumented: wasmtime::Result<(Vec<_>, Vec<_>)> = results.collect();
-        let (parts, instrumented) = instrumented.map_err(|error| chain(&error))?;
+        let results = part_bytes.into_iter().map(|part| wizer.instrument_component(part));
+        let instrumentation: wasmtime::Result<(Vec<_>, Vec<_>)> = results.collect();
+        let (parts, instrumented_parts) = instrumentation.map_err(|error| error_chain(&error))?;
         let bytes = match &wrapper {
-            Some(wrapper) => wrapper.wrap_parts(&instrumented, true),
-            None => instrumented.concat(),
+            Some(wrapper) => wrapper.wrap_parts(&instrumented_parts, true),
+            None => instrumented_parts.concat(),
         };
         Ok((Self { wizer, wrapper, parts }, bytes))
     }
@@ -80,11 +80,11 @@ impl<'a> InstrumentedComponent<'a> {
     ) -> Result<Result<Vec<u8>, String>, Error> {
         // If a resource of the host is still open, the memory may contain a handle of it. The handle would be invalid
         // in the instances that start from the snapshot.
-        if !store.data().is_empty() {
+        if !store.data().has_no_open_resources() {
             let problem = "`configure` leaves a host resource open, such as a standard stream";
             return Ok(Err(problem.to_owned()));
         }
-        let mut snapshot_memory = KeptMemory::default();
+        let mut snapshot_memory = SnapshotMemory::default();
         // Wizer makes each memory larger by one page, and reads a whole memory in one step. A call of a plugin has
         // limits for the size of a memory and for the bytes that are read in one step. Both limits are raised here.
         store.data_mut().make_room_for_snapshot();
@@ -95,18 +95,18 @@ impl<'a> InstrumentedComponent<'a> {
                 store: &mut *store,
                 instance,
                 access: match self.wrapper {
-                    Some(_) => access_to(part),
-                    None => ACCESS.to_owned(),
+                    Some(_) => access_instance_name(part),
+                    None => ACCESS_INSTANCE.to_owned(),
                 },
                 snapshot_memory: &mut snapshot_memory,
                 error: None,
             };
             let snapshot = self.wizer.snapshot_component(context, &mut reader).await;
             let error = reader.error;
-            snapshot_memory.check()?;
+            snapshot_memory.check_size()?;
             match (snapshot, error) {
                 (Ok(snapshot), None) => snapshots.push(merge(&snapshot).unwrap_or(snapshot)),
-                (Ok(_), Some(error)) | (Err(error), _) => return Ok(Err(chain(&error))),
+                (Ok(_), Some(error)) | (Err(error), _) => return Ok(Err(error_chain(&error))),
             }
         }
         Ok(Ok(match &self.wrapper {
@@ -118,32 +118,34 @@ impl<'a> InstrumentedComponent<'a> {
 
 /// Chooses the memories of a configured instance that are copied into a snapshot.
 #[derive(Default)]
-pub(crate) struct KeptMemory {
+pub(crate) struct SnapshotMemory {
     /// The names of the memories, and whether the content of each is copied into the snapshot.
-    is_copied: BTreeMap<String, bool>,
+    copy_decisions: BTreeMap<String, bool>,
     /// The total size of all pages that contain anything but zeros, in all memories together.
-    bytes: usize,
+    nonzero_size: usize,
 }
 
-impl KeptMemory {
+impl SnapshotMemory {
     /// Returns the content of a memory that the snapshot gets. All memories in the snapshot together have a limit. If
     /// this memory no longer fits, the returned slice is empty.
-    pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
-        let is_copied = self.is_copied.get(name).copied().unwrap_or_else(|| {
+    pub(crate) fn content_to_copy<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
+        let is_copied = self.copy_decisions.get(name).copied().unwrap_or_else(|| {
             let pages = memory
-                .chunks(PAGE)
+                .chunks(PAGE_SIZE)
                 .filter(|page| Some(*page) != ZEROS.get(..page.len()));
-            self.bytes = self.bytes.saturating_add(pages.count().saturating_mul(PAGE));
-            let fits = self.bytes <= SNAPSHOT_MEMORY_MAX;
-            self.is_copied.insert(name.to_owned(), fits);
+            self.nonzero_size = self
+                .nonzero_size
+                .saturating_add(pages.count().saturating_mul(PAGE_SIZE));
+            let fits = self.nonzero_size <= SNAPSHOT_MEMORY_MAX;
+            self.copy_decisions.insert(name.to_owned(), fits);
             fits
         });
         if is_copied { memory } else { &[] }
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.bytes > SNAPSHOT_MEMORY_MAX {
-            let bytes = self.bytes;
+    pub(crate) fn check_size(&self) -> Result<(), Error> {
+        if self.nonzero_size > SNAPSHOT_MEMORY_MAX {
+            let bytes = self.nonzero_size;
             return Err(Error::Unusable(format!(
                 "`configure` leaves {bytes} bytes of memory that are not zero, and at most {SNAPSHOT_MEMORY_MAX} can be kept for the \
                  calls; prepare less in it, such as only what the settings name, or overwrite with zeros what calls do \
@@ -154,10 +156,10 @@ impl KeptMemory {
     }
 }
 
-static ZEROS: [u8; PAGE] = [0; PAGE];
+static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
-fn access_to(part: usize) -> String {
-    format!("{ACCESS}{part}")
+fn access_instance_name(part: usize) -> String {
+    format!("{ACCESS_INSTANCE}{part}")
 }
 
 impl<'a> WrapperComponent<'a> {
@@ -173,22 +175,25 @@ impl<'a> WrapperComponent<'a> {
                 (Payload::End(_), _) => depth = depth.saturating_sub(1),
                 (Payload::ModuleSection { .. }, 1) => return Ok(None),
                 (Payload::ModuleSection { .. }, _) => {
-                    if let Some(nested) = scan.nested.last_mut() {
+                    if let Some(nested) = scan.nested_components.last_mut() {
                         nested.has_modules = true;
                     }
                 }
                 _ => {}
             }
             if let (1, Some((id, range))) = (depth, payload.as_section()) {
-                scan.section(payload).map_err(|error| error.to_string())?;
+                scan.scan_section(payload).map_err(|error| error.to_string())?;
                 let data = component.get(range).unwrap_or_default();
                 let raw = RawSection { id, data };
-                scan.wrapper.sections.push(SnapshotSection { raw, instance: None });
+                scan.wrapper.sections.push(SnapshotSection {
+                    raw,
+                    instance_index: None,
+                });
             }
         }
         let Scan {
             mut wrapper,
-            nested,
+            nested_components: nested,
             instantiations,
             ..
         } = scan;
@@ -200,8 +205,8 @@ impl<'a> WrapperComponent<'a> {
             }
             // A nested component that is never instantiated gets no instance here, so no snapshot of it is taken. Its
             // modules never run.
-            if let Some(section) = wrapper.sections.get_mut(nested.section) {
-                section.instance = first;
+            if let Some(section) = wrapper.sections.get_mut(nested.section_index) {
+                section.instance_index = first;
             }
         }
         let has_parts = wrapper.parts().next().is_some();
@@ -209,7 +214,7 @@ impl<'a> WrapperComponent<'a> {
     }
 
     fn parts(&self) -> impl Iterator<Item = &'a [u8]> {
-        let parts = self.sections.iter().filter(|section| section.instance.is_some());
+        let parts = self.sections.iter().filter(|section| section.instance_index.is_some());
         parts.map(|section| section.raw.data)
     }
 
@@ -220,7 +225,11 @@ impl<'a> WrapperComponent<'a> {
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());
         let kind = ComponentExportKind::Instance;
         let mut replacements = parts.iter().enumerate();
-        for SnapshotSection { raw, instance } in &self.sections {
+        for SnapshotSection {
+            raw,
+            instance_index: instance,
+        } in &self.sections
+        {
             let replacement = instance.and_then(|instance| Some((instance, replacements.next()?)));
             let Some((instance, (part, data))) = replacement else {
                 component.section(raw);
@@ -228,15 +237,15 @@ impl<'a> WrapperComponent<'a> {
             };
             component.section(&RawSection { id: raw.id, data });
             exports.export(
-                access_to(part),
+                access_instance_name(part),
                 kind,
-                self.instances.saturating_add(aliases.len()),
+                self.instance_count.saturating_add(aliases.len()),
                 None,
             );
             aliases.alias(Alias::InstanceExport {
                 instance,
                 kind,
-                name: ACCESS,
+                name: ACCESS_INSTANCE,
             });
         }
         if give_access {
@@ -249,51 +258,51 @@ impl<'a> WrapperComponent<'a> {
 #[derive(Default)]
 struct Scan<'a> {
     wrapper: WrapperComponent<'a>,
-    components: u32,
-    nested: Vec<NestedComponent>,
+    component_count: u32,
+    nested_components: Vec<NestedComponent>,
     /// An entry for each instantiation: the index of the instantiated component, and the index of the new instance.
     instantiations: Vec<(u32, u32)>,
 }
 
 impl Scan<'_> {
-    fn section(&mut self, payload: Payload<'_>) -> wasmparser::Result<()> {
+    fn scan_section(&mut self, payload: Payload<'_>) -> wasmparser::Result<()> {
         match payload {
             Payload::ComponentSection { .. } => {
-                self.nested.push(NestedComponent {
-                    section: self.wrapper.sections.len(),
-                    index: self.components,
+                self.nested_components.push(NestedComponent {
+                    section_index: self.wrapper.sections.len(),
+                    index: self.component_count,
                     has_modules: false,
                 });
-                self.define(ComponentExternalKind::Component);
+                self.count_definition(ComponentExternalKind::Component);
             }
             Payload::ComponentInstanceSection(section) => {
                 for instance in section {
                     if let ComponentInstance::Instantiate { component_index, .. } = instance? {
-                        self.instantiations.push((component_index, self.wrapper.instances));
+                        self.instantiations.push((component_index, self.wrapper.instance_count));
                     }
-                    self.define(ComponentExternalKind::Instance);
+                    self.count_definition(ComponentExternalKind::Instance);
                 }
             }
             Payload::ComponentAliasSection(section) => {
                 for alias in section {
                     match alias? {
-                        ComponentAlias::InstanceExport { kind, .. } => self.define(kind),
+                        ComponentAlias::InstanceExport { kind, .. } => self.count_definition(kind),
                         ComponentAlias::Outer {
                             kind: ComponentOuterAliasKind::Component,
                             ..
-                        } => self.define(ComponentExternalKind::Component),
+                        } => self.count_definition(ComponentExternalKind::Component),
                         _ => {}
                     }
                 }
             }
             Payload::ComponentImportSection(section) => {
                 for import in section {
-                    self.define(import?.ty.kind());
+                    self.count_definition(import?.ty.kind());
                 }
             }
             Payload::ComponentExportSection(section) => {
                 for export in section {
-                    self.define(export?.kind);
+                    self.count_definition(export?.kind);
                 }
             }
             _ => {}
@@ -301,10 +310,10 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn define(&mut self, kind: ComponentExternalKind) {
+    fn count_definition(&mut self, kind: ComponentExternalKind) {
         let count = match kind {
-            ComponentExternalKind::Instance => &mut self.wrapper.instances,
-            ComponentExternalKind::Component => &mut self.components,
+            ComponentExternalKind::Instance => &mut self.wrapper.instance_count,
+            ComponentExternalKind::Component => &mut self.component_count,
             _ => return,
         };
         *count = count.saturating_add(1);
@@ -316,7 +325,7 @@ struct InstanceReader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
     access: String,
-    snapshot_memory: &'a mut KeptMemory,
+    snapshot_memory: &'a mut SnapshotMemory,
     /// The first error of a read. Values that were read after it are meaningless.
     error: Option<wasmtime::Error>,
 }
@@ -355,7 +364,10 @@ impl ComponentInstanceState for InstanceReader<'_> {
         match self.read::<WasmList<u8>>(func).await {
             Some(list) => {
                 let name = format!("{}#{func}", self.access);
-                contents(self.snapshot_memory.part(&name, list.as_le_slice(&*self.store)));
+                contents(
+                    self.snapshot_memory
+                        .content_to_copy(&name, list.as_le_slice(&*self.store)),
+                );
             }
             None => contents(&[]),
         }

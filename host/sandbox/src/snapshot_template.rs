@@ -8,11 +8,11 @@ use memchr::memmem;
 use wasm_encoder::{ConstExpr, DataCountSection, DataSection, RawSection};
 use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payload, TypeRef};
 
-use crate::kubewarden::CORE_MODULE;
+use crate::kubewarden::CORE_MODULE_MAGIC;
 
 /// The data of a memory is padded to a multiple of this size. Snapshots with different settings then usually have data
 /// of the same size, so that they can share compiled code.
-const UNIT: u64 = 64 << 10;
+const DATA_SIZE_UNIT: u64 = 64 << 10;
 
 /// Up to this size, wasmtime maps the data of a memory even if it has large gaps. Larger data is mapped only if
 /// segments fill at least half of it.
@@ -30,7 +30,7 @@ pub(crate) struct SnapshotTemplate {
     memory_data: Vec<MemoryData>,
 }
 
-/// The data of a memory, padded to a multiple of [`UNIT`].
+/// The data of a memory, padded to a multiple of [`DATA_SIZE_UNIT`].
 #[derive(Debug)]
 struct MemoryData {
     data: Vec<u8>,
@@ -40,10 +40,10 @@ struct MemoryData {
 impl SnapshotTemplate {
     pub(crate) fn new(snapshot: &[u8]) -> wasmparser::Result<Self> {
         let mut memory_data = Vec::new();
-        let bytes = if snapshot.starts_with(CORE_MODULE) {
-            module(snapshot, &mut memory_data)?.unwrap_or_else(|| snapshot.to_vec())
+        let bytes = if snapshot.starts_with(CORE_MODULE_MAGIC) {
+            module_template(snapshot, &mut memory_data)?.unwrap_or_else(|| snapshot.to_vec())
         } else {
-            component(snapshot, &mut memory_data)?
+            component_template(snapshot, &mut memory_data)?
         };
         Ok(Self { bytes, memory_data })
     }
@@ -67,7 +67,7 @@ impl SnapshotTemplate {
 }
 
 /// Splits a module or component into sections. Components may be nested as deep as the complexity check allows.
-fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>)>> {
+fn split_sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>)>> {
     let mut sections = Vec::new();
     let mut depth = 0_u32;
     for payload in Parser::new(0).parse_all(bytes) {
@@ -85,12 +85,12 @@ fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>
     Ok(sections)
 }
 
-fn component(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result<Vec<u8>> {
+fn component_template(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result<Vec<u8>> {
     let mut template = wasm_encoder::Component::new();
-    for (_, RawSection { id, data }) in sections(bytes)? {
+    for (_, RawSection { id, data }) in split_sections(bytes)? {
         let new_data = match id {
-            CORE_MODULE_SECTION => module(data, memory_data)?,
-            COMPONENT_SECTION => Some(component(data, memory_data)?),
+            CORE_MODULE_SECTION => module_template(data, memory_data)?,
+            COMPONENT_SECTION => Some(component_template(data, memory_data)?),
             _ => None,
         };
         template.section(&RawSection {
@@ -102,8 +102,8 @@ fn component(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Res
 }
 
 /// Returns the module with a filler in place of its data; `None` if its data cannot be replaced.
-fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result<Option<Vec<u8>>> {
-    let sections = sections(bytes)?;
+fn module_template(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result<Option<Vec<u8>>> {
+    let sections = split_sections(bytes)?;
     let mut memories = Vec::new();
     let mut data_part = None;
     for (payload, _) in &sections {
@@ -129,14 +129,14 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
         }
     }
     let Some(DataPart {
-        passive,
+        passive_segments: passive,
         start,
         image: data,
     }) = data_part
     else {
         return Ok(None);
     };
-    let filler = filler(memory_data.len(), data.len());
+    let filler = create_filler(memory_data.len(), data.len());
     let mut segments = DataSection::new();
     for data in passive {
         segments.passive(data.iter().copied());
@@ -157,7 +157,7 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
 struct DataPart<'a> {
     /// The passive data segments, which the module's code can copy into memory. A snapshot still has the passive
     /// segments of the original module, but they are empty.
-    passive: Vec<&'a [u8]>,
+    passive_segments: Vec<&'a [u8]>,
     start: i32,
     image: Vec<u8>,
 }
@@ -169,8 +169,8 @@ impl<'a> DataPart<'a> {
         if memory.memory64 || memory.page_size_log2.is_some() {
             return Ok(None);
         }
-        let (mut first, mut last, mut size) = (u64::MAX, 0, 0_u64);
-        let (mut passive, mut segments) = (Vec::new(), Vec::new());
+        let (mut data_start, mut data_end, mut used_size) = (u64::MAX, 0, 0_u64);
+        let (mut passive_segments, mut segments) = (Vec::new(), Vec::new());
         for segment in section.clone() {
             let segment = segment?;
             let offset_expr = match segment.kind {
@@ -181,7 +181,7 @@ impl<'a> DataPart<'a> {
                 // All active segments become one segment, so the indices of the segments behind them change. A passive
                 // segment keeps its index only if it is in front of all active segments.
                 DataKind::Passive if segments.is_empty() => {
-                    passive.push(segment.data);
+                    passive_segments.push(segment.data);
                     continue;
                 }
                 _ => return Ok(None),
@@ -192,20 +192,23 @@ impl<'a> DataPart<'a> {
             };
             let offset = u64::from(value.cast_unsigned());
             let end = offset.saturating_add(segment.data.len() as u64);
-            (first, last) = (first.min(offset), last.max(end));
-            size = size.saturating_add(segment.data.len() as u64);
+            (data_start, data_end) = (data_start.min(offset), data_end.max(end));
+            used_size = used_size.saturating_add(segment.data.len() as u64);
             segments.push((offset, segment.data));
         }
-        let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
+        let (start, end) = (
+            data_start / DATA_SIZE_UNIT * DATA_SIZE_UNIT,
+            data_end.next_multiple_of(DATA_SIZE_UNIT),
+        );
         let length = end.saturating_sub(start);
         // If data lies outside of the memory, the module fails when it is instantiated. This must stay so, and
         // therefore such data is not replaced with a filler.
-        let fits = end <= memory.initial.saturating_mul(UNIT);
-        let is_sparse = length > SPARSE_MAX && length / 2 > size;
+        let fits = end <= memory.initial.saturating_mul(DATA_SIZE_UNIT);
+        let is_sparse = length > SPARSE_MAX && length / 2 > used_size;
         let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
             return Ok(None);
         };
-        if size == 0 || !fits || is_sparse {
+        if used_size == 0 || !fits || is_sparse {
             return Ok(None);
         }
         let mut data = vec![0; length];
@@ -216,7 +219,7 @@ impl<'a> DataPart<'a> {
             }
         }
         Ok(Some(Self {
-            passive,
+            passive_segments,
             start: start_value.cast_signed(),
             image: data,
         }))
@@ -224,7 +227,7 @@ impl<'a> DataPart<'a> {
 }
 
 /// Creates bytes that occur nowhere else in a compiled form. None of them is zero, because wasmtime trims zeros.
-fn filler(number: usize, length: usize) -> Vec<u8> {
+fn create_filler(number: usize, length: usize) -> Vec<u8> {
     // This is 2^64, divided by the golden ratio. It is odd, so its multiples are all different even modulo 2^64.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let seed = number as u64 + 1;

@@ -10,14 +10,14 @@ use wasmtime_wasi::WasiCtx;
 use crate::{
     CallLimits,
     capabilities::logging::CallLog,
-    engine::{Inner, per_call},
+    engine::{SandboxInner, per_call},
     kubewarden::{MessageExchange, PolicyCache},
 };
 
-pub(crate) const PAGE: usize = 64 << 10;
+pub(crate) const PAGE_SIZE: usize = 64 << 10;
 
 /// The maximum number of host resources in a call, such as streams and clocks. A typical call needs only a few.
-const HANDLES: usize = 256;
+const HANDLES_MAX: usize = 256;
 
 /// The number of bytes of lists and records that the host may copy out of a guest, in addition to the strings in them.
 const COPY_SLACK: usize = 64 << 10;
@@ -40,7 +40,7 @@ impl Violation {
 }
 
 pub(crate) struct CallState {
-    pub(crate) sandbox: Arc<Inner>,
+    pub(crate) sandbox: Arc<SandboxInner>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) user: UserInfo,
     pub(crate) recorder: Option<ResponseRecorder>,
@@ -79,7 +79,7 @@ pub(crate) struct StoreParameters<'a> {
 }
 
 impl CallState {
-    pub(crate) fn store(sandbox: &Arc<Inner>, call: StoreParameters<'_>) -> Store<Self> {
+    pub(crate) fn new_store(sandbox: &Arc<SandboxInner>, call: StoreParameters<'_>) -> Store<Self> {
         let StoreParameters {
             log,
             limits,
@@ -91,11 +91,11 @@ impl CallState {
             preparing,
         } = call;
         let mut table = ResourceTable::new();
-        table.set_max_capacity(HANDLES);
+        table.set_max_capacity(HANDLES_MAX);
         let state = Self {
             sandbox: Arc::clone(sandbox),
             grants: Arc::clone(grants),
-            user: if grants.own_access() {
+            user: if grants.may_check_own_access() {
                 user.clone()
             } else {
                 UserInfo::default()
@@ -119,7 +119,7 @@ impl CallState {
         let mut store = Store::new(&sandbox.engine, state);
         store.limiter(|state| &mut state.memory);
         store.set_hostcall_fuel(limits.output.saturating_add(COPY_SLACK));
-        store.set_max_component_handles(HANDLES);
+        store.set_max_component_handles(HANDLES_MAX);
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |context| {
             if let Some(limit) = processor_time
@@ -132,7 +132,7 @@ impl CallState {
             }
             // The runtime's timers are late when all its workers are busy, so the deadline is checked here as well.
             if context.data().deadline.has_passed() {
-                return Err(out_of_time());
+                return Err(timeout_error());
             }
             // tokio's own `yield_now` also lets the runtime poll I/O and timers, in contrast to wasmtime's plain yield.
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
@@ -140,19 +140,19 @@ impl CallState {
         store
     }
 
-    pub(crate) fn guest_begins(&mut self) {
+    pub(crate) fn record_guest_start(&mut self) {
         if self.sandbox.config.meter.is_some() {
             self.guest.0 = Some(Instant::now());
         }
     }
 
-    pub(crate) fn guest_ends(&mut self) {
+    pub(crate) fn record_guest_end(&mut self) {
         if self.sandbox.config.meter.is_some() {
             self.guest.1 = Some(Instant::now());
         }
     }
 
-    pub(crate) fn guest_ran(&self) -> Option<(Instant, Instant)> {
+    pub(crate) fn guest_start_and_end(&self) -> Option<(Instant, Instant)> {
         self.guest.0.zip(self.guest.1)
     }
 
@@ -164,12 +164,12 @@ impl CallState {
         self.memory.limit
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) fn has_no_open_resources(&self) -> bool {
         self.table.is_empty()
     }
 
     /// Gives the guest its stage's grants. This is called when an instance has run `configure` and will run `admit`.
-    pub(crate) fn grant(&mut self) {
+    pub(crate) fn apply_grants(&mut self) {
         self.preparing = false;
         // The WASI context was created without the grants. It is created again when it is needed next, now with the
         // granted environment. Streams that are already open stay as they are.
@@ -181,11 +181,11 @@ impl CallState {
         self.memory.limit = self
             .memory
             .limit
-            .saturating_add(usize::from(per_call::MEMORIES as u8) * PAGE);
+            .saturating_add(usize::from(per_call::MEMORIES as u8) * PAGE_SIZE);
     }
 }
 
-pub(crate) fn out_of_time() -> wasmtime::Error {
+pub(crate) fn timeout_error() -> wasmtime::Error {
     Violation::error(FailureKind::Timeout, "the plugin gave no verdict in time")
 }
 

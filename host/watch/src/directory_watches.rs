@@ -24,7 +24,7 @@ use crate::{
 
 pub(crate) type OpenWatcher = fn(EventHandler) -> notify::Result<RecommendedWatcher>;
 
-pub(crate) fn open(handler: EventHandler) -> notify::Result<RecommendedWatcher> {
+pub(crate) fn open_watcher(handler: EventHandler) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(handler)
 }
 
@@ -48,7 +48,7 @@ struct WatchedPaths {
 }
 
 impl EventSignal {
-    fn ring(&self, is_settled: bool) {
+    fn signal_event(&self, is_settled: bool) {
         self.is_settled.store(is_settled, Ordering::Release);
         self.notify.notify_one();
     }
@@ -96,11 +96,11 @@ impl EventSignal {
         is_any
     }
 
-    fn set_watched(&self, paths: &[PathBuf], extensions: Extensions) {
+    fn set_watched_paths(&self, paths: &[PathBuf], extensions: Extensions) {
         let mut resolved_paths = HashSet::new();
         for path in paths {
             if let Ok(target) = path.canonicalize() {
-                let directories = trail::directories(path).into_iter();
+                let directories = trail::find_directories(path).into_iter();
                 let resolved_directories = directories.filter_map(|directory| directory.canonicalize().ok());
                 resolved_paths.extend(resolved_directories.filter(|directory| directory.starts_with(&target)));
                 resolved_paths.insert(target);
@@ -131,12 +131,12 @@ pub(crate) struct EventHandler(Arc<EventSignal>);
 impl notify::EventHandler for EventHandler {
     fn handle_event(&mut self, event: notify::Result<Event>) {
         let Ok(event) = event else {
-            return self.0.ring(false);
+            return self.0.signal_event(false);
         };
         match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
                 self.0.record_closed(&event.paths);
-                self.0.ring(true);
+                self.0.signal_event(true);
             }
             // A file was opened or read. Each check reads files itself, so if reading counted as a change, each check
             // would trigger another one.
@@ -146,18 +146,18 @@ impl notify::EventHandler for EventHandler {
             EventKind::Create(CreateKind::File) => {
                 self.0
                     .record_opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
-                self.0.ring(false);
+                self.0.signal_event(false);
             }
             EventKind::Modify(ModifyKind::Data(_)) => {
                 if self.0.record_opened(event.paths) {
-                    self.0.ring(false);
+                    self.0.signal_event(false);
                 }
             }
             EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => {
                 self.0.record_closed(&event.paths);
-                self.0.ring(true);
+                self.0.signal_event(true);
             }
-            _ => self.0.ring(false),
+            _ => self.0.signal_event(false),
         }
     }
 }
@@ -204,7 +204,7 @@ impl DirectoryWatches {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
-        self.signal.set_watched(paths, extensions);
+        self.signal.set_watched_paths(paths, extensions);
         // If a directory is renamed, its registration moves with it. So all directories are registered again.
         for directory in std::mem::take(&mut self.watched_directories) {
             if let Err(error) = watcher.unwatch(&directory) {
@@ -212,7 +212,7 @@ impl DirectoryWatches {
             }
         }
         let mut last_error = None;
-        for directory in paths.iter().flat_map(|path| trail::directories(path)) {
+        for directory in paths.iter().flat_map(|path| trail::find_directories(path)) {
             if self.watched_directories.contains(&directory) {
                 continue;
             }
@@ -286,7 +286,7 @@ mod tests {
             ("chains/rules.txt", None),
         ] {
             let signal = Arc::new(EventSignal::default());
-            signal.set_watched(&watched_paths, &["yaml"]);
+            signal.set_watched_paths(&watched_paths, &["yaml"]);
             let kind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
             let event = Event::new(kind).add_path(root.join(file));
             EventHandler(signal.clone()).handle_event(Ok(event));

@@ -21,12 +21,12 @@ use rustix::fs::OFlags;
 use crate::Stamp;
 
 /// The maximum number of attempts to read a file that changes while it is read.
-const ATTEMPTS: u32 = 20;
+const ATTEMPTS_MAX: u32 = 20;
 /// The pause before the next attempt to read a file.
-const PAUSE: Duration = Duration::from_millis(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The flags that open a path of any file type without blocking.
-pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
+pub const NON_BLOCKING_FLAGS: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
 
 /// Opens a regular file for reading. Refuses other kinds of files without blocking.
 ///
@@ -37,7 +37,10 @@ pub fn open(path: &Path) -> io::Result<File> {
     // The kind of the file is checked before the file is opened. If the path leads to a device, merely opening it may
     // rewind a tape or arm a watchdog.
     check_regular(&std::fs::metadata(path)?)?;
-    let file = OpenOptions::new().read(true).custom_flags(NO_WAIT).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(NON_BLOCKING_FLAGS)
+        .open(path)?;
     // The path may have changed meanwhile, so the file that was opened is checked again.
     check_regular(&file.metadata()?)?;
     Ok(file)
@@ -49,7 +52,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 ///
 /// Fails for the same reasons as [`open`].
-pub fn append(path: &Path) -> io::Result<File> {
+pub fn open_for_appending(path: &Path) -> io::Result<File> {
     match std::fs::metadata(path) {
         Ok(metadata) => check_regular(&metadata)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -59,7 +62,7 @@ pub fn append(path: &Path) -> io::Result<File> {
         .append(true)
         .create(true)
         .mode(0o600)
-        .custom_flags(NO_WAIT)
+        .custom_flags(NON_BLOCKING_FLAGS)
         .open(path)?;
     check_regular(&file.metadata()?)?;
     Ok(file)
@@ -92,9 +95,9 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
 /// Fails if the file cannot be opened or read: with [`io::ErrorKind::FileTooLarge`] if it is larger than the limit, and
 /// with [`io::ErrorKind::ResourceBusy`] if it keeps changing.
 pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
-    for attempt in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS_MAX {
         if attempt > 0 {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_PAUSE);
         }
         let mut file = open(path)?;
         let before = file.metadata()?;
@@ -123,10 +126,10 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 ///
 /// Fails like [`read_with_metadata`], and with [`io::ErrorKind::InvalidData`] if the content is not UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
-    text(read(path, limit)?)
+    decode_text(read(path, limit)?)
 }
 
-fn text(bytes: Vec<u8>) -> io::Result<String> {
+fn decode_text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
@@ -214,7 +217,7 @@ pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>, SecretError> {
 ///
 /// Fails like [`read_secret`], and with [`io::ErrorKind::InvalidData`] if the content is not UTF-8.
 pub fn read_secret_to_string(path: &Path, limit: u64) -> Result<String, SecretError> {
-    Ok(text(read_secret(path, limit)?)?)
+    Ok(decode_text(read_secret(path, limit)?)?)
 }
 
 /// Returns whether every user of the machine may read the file; `false` if the file cannot be opened.
@@ -250,7 +253,7 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}", path.display());
             assert_eq!(error.to_string(), expected, "{}", path.display());
             assert_eq!(read(&path, 10).unwrap_err().to_string(), expected);
-            assert_eq!(append(&path).unwrap_err().to_string(), expected);
+            assert_eq!(open_for_appending(&path).unwrap_err().to_string(), expected);
         }
         assert_eq!(open(&path("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
@@ -260,7 +263,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         for text in ["a", "b"] {
-            append(&path).unwrap().write_all(text.as_bytes()).unwrap();
+            open_for_appending(&path).unwrap().write_all(text.as_bytes()).unwrap();
         }
         assert_eq!(read_to_string(&path, 2).unwrap(), "ab");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);

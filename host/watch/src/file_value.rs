@@ -3,16 +3,16 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{Fingerprint, Watch, WatchConfig, blocking};
+use crate::{Fingerprint, Watch, WatchConfig, run_blocking};
 
 /// A value that is loaded from files, and loaded again when they change. If that fails, the last valid value stays in
 /// use. Clones share the value.
 #[derive(derive_more::Debug)]
 // The debug text omits the value, which may be secret.
 #[debug("FileValue {{ .. }}")]
-pub struct FileValue<T>(Arc<Inner<T>>);
+pub struct FileValue<T>(Arc<FileValueState<T>>);
 
-struct Inner<T> {
+struct FileValueState<T> {
     current: watch::Sender<Arc<T>>,
     /// The files from which the value is loaded; `None` for a value that never changes.
     source: Option<ValueFile<T>>,
@@ -32,7 +32,7 @@ impl<T> FileValue<T> {
 
     fn new(value: T, source: Option<ValueFile<T>>) -> Self {
         let current = watch::Sender::new(Arc::new(value));
-        Self(Arc::new(Inner { current, source }))
+        Self(Arc::new(FileValueState { current, source }))
     }
 
     /// Loads a value from these files with `load`, which may block.
@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static> FileValue<T> {
         let Some(source) = &self.0.source else {
             return std::future::pending().await;
         };
-        let mut watch = Watch::since(source.fingerprint.clone(), WatchConfig::default());
+        let mut watch = Watch::from_fingerprint(source.fingerprint.clone(), WatchConfig::default());
         loop {
             watch.changed().await;
             self.load_from(source, &mut report).await;
@@ -95,7 +95,7 @@ impl<T: Send + Sync + 'static> FileValue<T> {
 
     async fn load_from(&self, source: &ValueFile<T>, report: &mut impl FnMut(Result<&T, &str>)) {
         let load = source.load.clone();
-        let problem = match blocking(move || load()).await {
+        let problem = match run_blocking(move || load()).await {
             Ok(value) => {
                 let value = Arc::new(value);
                 self.0.current.send_replace(value.clone());

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::file;
 
 /// The digests of files and directories at one moment. A fingerprint that is taken before the files are read lets
-/// [`Watch::since`](crate::Watch::since) report every later change.
+/// [`Watch::from_fingerprint`](crate::Watch::from_fingerprint) report every later change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     pub(crate) contents: BTreeMap<PathBuf, FileContent>,
@@ -56,7 +56,7 @@ impl Fingerprint {
 
     /// Reads these paths. In the directories among them, reads only the files with these extensions. This blocks.
     pub fn read_extensions(paths: impl IntoIterator<Item = PathBuf>, extensions: Extensions) -> Self {
-        Self::with(paths, extensions, &mut Digests::default())
+        Self::read_with_digests(paths, extensions, &mut DigestCache::default())
     }
 
     /// Returns one digest of all paths and contents in this fingerprint. It can be compared with the digest of a
@@ -65,15 +65,15 @@ impl Fingerprint {
         let mut hasher = Sha256::new();
         for (path, content) in &self.contents {
             hash_part(&mut hasher, path.as_os_str().as_encoded_bytes());
-            content.add_to(&mut hasher);
+            content.hash_into(&mut hasher);
         }
         hasher.finalize().into()
     }
 
-    pub(crate) fn with(
+    pub(crate) fn read_with_digests(
         paths: impl IntoIterator<Item = PathBuf>,
         extensions: Extensions,
-        digests: &mut Digests,
+        digests: &mut DigestCache,
     ) -> Self {
         digests.begin();
         let paths: BTreeSet<PathBuf> = paths.into_iter().collect();
@@ -89,7 +89,7 @@ impl Fingerprint {
     }
 
     /// Returns the paths that `other` lacks, or for which `other` has a different content.
-    pub(crate) fn differs_from(&self, other: &Self) -> Vec<PathBuf> {
+    pub(crate) fn differing_paths(&self, other: &Self) -> Vec<PathBuf> {
         self.contents
             .iter()
             .filter(|(path, content)| other.contents.get(*path) != Some(content))
@@ -105,7 +105,7 @@ fn hash_part(hasher: &mut Sha256, bytes: &[u8]) {
 }
 
 impl FileContent {
-    fn add_to(&self, hasher: &mut Sha256) {
+    fn hash_into(&self, hasher: &mut Sha256) {
         match self {
             Self::Absent => hash_part(hasher, b"absent"),
             Self::Other => hash_part(hasher, b"other"),
@@ -119,13 +119,13 @@ impl FileContent {
                 hasher.update((entries.len() as u64).to_le_bytes());
                 for (name, content) in entries {
                     hash_part(hasher, name.as_encoded_bytes());
-                    content.add_to(hasher);
+                    content.hash_into(hasher);
                 }
             }
         }
     }
 
-    fn read(path: &Path, extensions: Extensions, digests: &mut Digests) -> Self {
+    fn read(path: &Path, extensions: Extensions, digests: &mut DigestCache) -> Self {
         Self::try_read(path, extensions, digests).unwrap_or_else(|error| match error.kind() {
             // The file does not exist, a link in the path is dangling, or a parent is not a directory.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Absent,
@@ -133,7 +133,7 @@ impl FileContent {
         })
     }
 
-    fn try_read(path: &Path, extensions: Extensions, digests: &mut Digests) -> io::Result<Self> {
+    fn try_read(path: &Path, extensions: Extensions, digests: &mut DigestCache) -> io::Result<Self> {
         let metadata = std::fs::metadata(path)?;
         if metadata.is_file() {
             return digests.read_digest(path, &metadata).map(Self::File);
@@ -165,18 +165,18 @@ impl FileContent {
 
 /// Caches the digests of files, so that a large file is read again only when its stamp has changed.
 #[derive(Debug, Default)]
-pub(crate) struct Digests {
+pub(crate) struct DigestCache {
     last: HashMap<PathBuf, (Stamp, [u8; 32])>,
     next: HashMap<PathBuf, (Stamp, [u8; 32])>,
 }
 
 /// If a file is written twice within this time, its stamp may be the same after both writes.
-const COARSENESS: Duration = Duration::from_secs(2);
+const TIMESTAMP_COARSENESS: Duration = Duration::from_secs(2);
 
 /// A file larger than this many bytes is not read. It counts as changed if its stamp has changed.
-const LARGEST: u64 = 256 << 20;
+const DIGESTED_SIZE_MAX: u64 = 256 << 20;
 
-impl Digests {
+impl DigestCache {
     fn begin(&mut self) {
         self.next = HashMap::new();
     }
@@ -193,7 +193,7 @@ impl Digests {
             self.next.insert(path.to_owned(), (stamp, *digest));
             return Ok(*digest);
         }
-        if metadata.len() > LARGEST {
+        if metadata.len() > DIGESTED_SIZE_MAX {
             self.next.insert(path.to_owned(), (stamp, stamp.digest()));
             return Ok(stamp.digest());
         }
@@ -202,7 +202,7 @@ impl Digests {
         let mut file = file::open(path)?;
         // The path may by now lead to another file than before, so the stamp is taken from the open file.
         let stamp = Stamp::from_metadata(&file.metadata()?);
-        let digest = digest(&mut (&mut file).take(LARGEST))?;
+        let digest = hash_content(&mut (&mut file).take(DIGESTED_SIZE_MAX))?;
         if stamp.is_settled(now) {
             self.next.insert(path.to_owned(), (stamp, digest));
         }
@@ -210,7 +210,7 @@ impl Digests {
     }
 }
 
-fn digest(file: &mut impl Read) -> io::Result<[u8; 32]> {
+fn hash_content(file: &mut impl Read) -> io::Result<[u8; 32]> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -260,7 +260,7 @@ impl Stamp {
     /// Returns whether the file was last changed more than two seconds ago. If a file was changed more recently,
     /// another change may not alter its stamp, because the times of files are coarse.
     fn is_settled(&self, now: SystemTime) -> bool {
-        self.age(now).is_some_and(|age| age > COARSENESS)
+        self.age(now).is_some_and(|age| age > TIMESTAMP_COARSENESS)
     }
 }
 

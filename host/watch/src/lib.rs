@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::{
     directory_watches::{DirectoryWatches, EventSignal},
-    fingerprint::Digests,
+    fingerprint::DigestCache,
 };
 pub use self::{
     file_value::FileValue,
@@ -54,11 +54,11 @@ impl Default for WatchConfig {
 }
 
 /// A check is delayed by at most this multiple of [`WatchConfig::debounce`] or [`WatchConfig::hold`].
-const PATIENCE: u32 = 10;
+const DELAY_FACTOR_MAX: u32 = 10;
 
 /// A check that finds a change is repeated until it finds no further change, because a program may still be changing
 /// files. The pause between two of these checks is [`WatchConfig::settle`] times this number.
-const SECOND_LOOK: u32 = 5;
+const RECHECK_FACTOR: u32 = 5;
 
 /// Watches files and directories, and reports changes of their content. Dropping this value ends the watching.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub struct Watch {
 #[derive(Debug)]
 struct Scanner {
     directory_watches: DirectoryWatches,
-    digests: Digests,
+    digests: DigestCache,
 }
 
 impl Watch {
@@ -88,13 +88,13 @@ impl Watch {
     /// The paths need not exist. The files of a directory are watched, but not its subdirectories.
     pub async fn new(paths: impl IntoIterator<Item = PathBuf>, config: WatchConfig) -> Self {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
-        let fingerprint = blocking(move || Fingerprint::read(paths)).await;
-        Self::since(fingerprint, config)
+        let fingerprint = run_blocking(move || Fingerprint::read(paths)).await;
+        Self::from_fingerprint(fingerprint, config)
     }
 
     /// Watches the paths in a fingerprint, and reports the changes that were made after the fingerprint was taken.
-    pub fn since(fingerprint: Fingerprint, config: WatchConfig) -> Self {
-        Self::with_opener(fingerprint, config, directory_watches::open)
+    pub fn from_fingerprint(fingerprint: Fingerprint, config: WatchConfig) -> Self {
+        Self::with_opener(fingerprint, config, directory_watches::open_watcher)
     }
 
     fn with_opener(fingerprint: Fingerprint, config: WatchConfig, open: directory_watches::OpenWatcher) -> Self {
@@ -107,7 +107,7 @@ impl Watch {
             next_poll: Instant::now() + config.poll,
             scanner: Arc::new(Mutex::new(Scanner {
                 directory_watches: DirectoryWatches::new(open, signal.clone(), config.poll),
-                digests: Digests::default(),
+                digests: DigestCache::default(),
             })),
             signal,
         }
@@ -128,7 +128,7 @@ impl Watch {
 
     /// Watches the paths in `fingerprint` instead of the current paths. Reports the changes that were made after the
     /// fingerprint was taken.
-    pub fn expect(&mut self, fingerprint: Fingerprint) {
+    pub fn set_fingerprint(&mut self, fingerprint: Fingerprint) {
         self.is_due |= self.fingerprint != fingerprint;
         self.fingerprint = fingerprint;
     }
@@ -137,15 +137,15 @@ impl Watch {
     pub async fn changed(&mut self) -> Vec<PathBuf> {
         loop {
             if !self.is_due {
-                self.wait().await;
+                self.wait_until_due().await;
             }
-            let mut current = self.look().await;
+            let mut current = self.check_files().await;
             if current != self.fingerprint && !self.signal.is_settled() {
-                current = self.until_quiet(current).await;
+                current = self.check_until_quiet(current).await;
             }
             self.is_due = false;
             self.next_poll = Instant::now() + self.config.poll;
-            let changed_paths = current.differs_from(&self.fingerprint);
+            let changed_paths = current.differing_paths(&self.fingerprint);
             self.fingerprint = current;
             if !changed_paths.is_empty() {
                 return changed_paths;
@@ -155,11 +155,11 @@ impl Watch {
 
     /// Repeats the check until two checks in a row find the same content, but gives up after a while. Returns what the
     /// last check found.
-    async fn until_quiet(&self, mut previous: Fingerprint) -> Fingerprint {
-        let deadline = Instant::now() + self.config.hold * PATIENCE;
+    async fn check_until_quiet(&self, mut previous: Fingerprint) -> Fingerprint {
+        let deadline = Instant::now() + self.config.hold * DELAY_FACTOR_MAX;
         loop {
-            tokio::time::sleep(self.config.settle * SECOND_LOOK).await;
-            let current = self.look().await;
+            tokio::time::sleep(self.config.settle * RECHECK_FACTOR).await;
+            let current = self.check_files().await;
             if current == previous || Instant::now() >= deadline {
                 return current;
             }
@@ -167,7 +167,7 @@ impl Watch {
         }
     }
 
-    async fn wait(&mut self) {
+    async fn wait_until_due(&mut self) {
         if !self.is_notified {
             let notified = timeout_at(self.next_poll, self.signal.notify.notified());
             self.is_notified = notified.await.is_ok();
@@ -182,7 +182,7 @@ impl Watch {
                 } else {
                     (self.config.debounce, self.config.debounce)
                 };
-                let quiet_deadline = (Instant::now() + pause).min(started + patience * PATIENCE);
+                let quiet_deadline = (Instant::now() + pause).min(started + patience * DELAY_FACTOR_MAX);
                 if timeout_at(quiet_deadline, self.signal.notify.notified()).await.is_err() {
                     break;
                 }
@@ -192,11 +192,11 @@ impl Watch {
         self.is_due = true;
     }
 
-    async fn look(&self) -> Fingerprint {
+    async fn check_files(&self) -> Fingerprint {
         let paths: Vec<PathBuf> = self.paths().cloned().collect();
         let extensions = self.fingerprint.extensions;
         let scanner = self.scanner.clone();
-        blocking(move || {
+        run_blocking(move || {
             let mut scanner = scanner.lock();
             let Scanner {
                 directory_watches,
@@ -204,7 +204,7 @@ impl Watch {
             } = &mut *scanner;
             // The notifications are set up before the content is read, so that no change in between is missed.
             directory_watches.watch(&paths, extensions);
-            Fingerprint::with(paths, extensions, digests)
+            Fingerprint::read_with_digests(paths, extensions, digests)
         })
         .await
     }
@@ -232,7 +232,7 @@ impl FileWriters {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(output) => output,
         Err(error) => match error.try_into_panic() {

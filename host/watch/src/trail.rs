@@ -9,24 +9,24 @@ const LINKS_MAX: usize = 40;
 
 /// Returns the directories on the way to this path, including the way through symbolic links. A change in any of these
 /// directories may alter what the path leads to.
-pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
+pub(crate) fn find_directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut directories = BTreeSet::new();
-    follow(path, &mut directories);
+    collect_directories(path, &mut directories);
     if let Ok(entries) = std::fs::read_dir(path) {
         // An entry of a directory may be a link to a file in another directory, as in mounted ConfigMaps.
         for entry in entries.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-                follow(&entry.path(), &mut directories);
+                collect_directories(&entry.path(), &mut directories);
             }
         }
     }
     directories
 }
 
-fn follow(path: &Path, directories: &mut BTreeSet<PathBuf>) {
+fn collect_directories(path: &Path, directories: &mut BTreeSet<PathBuf>) {
     let mut directory = PathBuf::from(".");
     let mut rest: Vec<OsString> = Vec::new();
-    push(&mut rest, path);
+    push_parts(&mut rest, path);
     let mut links = 0;
     while let Some(name) = rest.pop() {
         let next = directory.join(&name);
@@ -38,7 +38,7 @@ fn follow(path: &Path, directories: &mut BTreeSet<PathBuf>) {
             directories.insert(directory.clone());
             links += 1;
             match std::fs::read_link(&next) {
-                Ok(target) if links <= LINKS_MAX => push(&mut rest, &target),
+                Ok(target) if links <= LINKS_MAX => push_parts(&mut rest, &target),
                 _ => return,
             }
             continue;
@@ -55,7 +55,7 @@ fn follow(path: &Path, directories: &mut BTreeSet<PathBuf>) {
 }
 
 /// Pushes the components of a path onto the stack, so that the first one is popped first.
-fn push(rest: &mut Vec<OsString>, path: &Path) {
+fn push_parts(rest: &mut Vec<OsString>, path: &Path) {
     let parts = path
         .components()
         .filter(|part| *part != Component::CurDir)
@@ -103,7 +103,7 @@ mod tests {
             ("dangling", &[""]),
             ("mount/absent", &["mount"]),
         ] {
-            let actual = directories(&root.join(path));
+            let actual = find_directories(&root.join(path));
             let expected: BTreeSet<_> = expected.iter().map(|path| root.join(path)).collect();
             let plain: BTreeSet<_> = actual.iter().map(|path| path.canonicalize().unwrap()).collect();
             assert_eq!(plain, expected, "{path}");

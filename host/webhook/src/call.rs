@@ -4,7 +4,7 @@ use admittance_admission::{Failure, FailureKind, TraceContext, shorten};
 use admittance_net::{
     causes::{chain, find},
     informational::TooManyInformational,
-    trace::{SPANS, TRACEPARENT, TRACESTATE, inject},
+    trace::{SPANS, TRACEPARENT, TRACESTATE, inject_context},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -21,7 +21,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EXCERPT_BYTES: usize = 8 * 1024;
 
 /// The maximum number of bytes that a message quotes from the body of an error response.
-const EXCERPT: usize = 300;
+const MAX_EXCERPT_LENGTH: usize = 300;
 
 /// Posts JSON to the server of one webhook. Every webhook owns one caller.
 pub(crate) struct WebhookCaller {
@@ -31,14 +31,15 @@ pub(crate) struct WebhookCaller {
 }
 
 impl WebhookCaller {
-    /// Posts `body` to `uri`. Returns the body of the response, or a failure if `accept` does not allow its status.
+    /// Posts `body` to `uri`. Returns the body of the response, or a failure if `is_accepted` does not allow its
+    /// status.
     pub(crate) async fn post(
         &self,
         uri: Uri,
         headers: &[(header::HeaderName, HeaderValue)],
         trace: Option<&TraceContext>,
         body: Bytes,
-        accept: fn(StatusCode) -> bool,
+        is_accepted: fn(StatusCode) -> bool,
     ) -> Result<Bytes, FailedCall> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
@@ -59,33 +60,35 @@ impl WebhookCaller {
         if let Some(trace) = trace {
             add_trace(request.headers_mut(), trace);
         }
-        inject(&span, request.headers_mut());
-        self.exchange(request, accept, &span).instrument(span.clone()).await
+        inject_context(&span, request.headers_mut());
+        self.exchange(request, is_accepted, &span)
+            .instrument(span.clone())
+            .await
     }
 
     async fn exchange(
         &self,
         request: Request<Full<Bytes>>,
-        accept: fn(StatusCode) -> bool,
+        is_accepted: fn(StatusCode) -> bool,
         span: &Span,
     ) -> Result<Bytes, FailedCall> {
         let response = self
             .client
             .request(request)
             .await
-            .map_err(|error| self.broken(&error))?;
+            .map_err(|error| self.connection_failure(&error))?;
         span.record("http.response.status_code", response.status().as_u16());
-        if !accept(response.status()) {
+        if !is_accepted(response.status()) {
             return Err(FailedCall {
                 retry_after: retry_after(&response),
-                failure: self.bad_status(response).await,
+                failure: self.status_failure(response).await,
             });
         }
         self.check_encoding(response.headers())?;
-        Ok(self.read(response.into_body()).await?)
+        Ok(self.read_body(response.into_body()).await?)
     }
 
-    async fn read(&self, body: Incoming) -> Result<Bytes, Failure> {
+    async fn read_body(&self, body: Incoming) -> Result<Bytes, Failure> {
         let limit = self.response_limit;
         let too_large = || {
             Failure::new(
@@ -99,7 +102,7 @@ impl WebhookCaller {
         match Limited::new(body, limit).collect().await {
             Ok(collected) => Ok(collected.to_bytes()),
             Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-            Err(error) => Err(self.broken(&*error)),
+            Err(error) => Err(self.connection_failure(&*error)),
         }
     }
 
@@ -111,20 +114,20 @@ impl WebhookCaller {
                 format!(
                     "{} answered with Content-Encoding {}, which the request does not accept; send plain JSON",
                     self.endpoint,
-                    printable(encoding.as_bytes()),
+                    printable_line(encoding.as_bytes()),
                 ),
             )),
             _ => Ok(()),
         }
     }
 
-    async fn bad_status(&self, response: Response<Incoming>) -> Failure {
+    async fn status_failure(&self, response: Response<Incoming>) -> Failure {
         let status = response.status();
         let endpoint = &self.endpoint;
         if status.is_redirection() {
             let location = response.headers().get(header::LOCATION).map_or_else(
                 || "an unknown location".to_owned(),
-                |location| printable(location.as_bytes()),
+                |location| printable_line(location.as_bytes()),
             );
             return Failure::new(
                 FailureKind::BadStatus,
@@ -134,7 +137,7 @@ impl WebhookCaller {
                 ),
             );
         }
-        let text = printable(&beginning(response.into_body()).await);
+        let text = printable_line(&read_beginning(response.into_body()).await);
         let body_text = if text.is_empty() { "empty body" } else { &text };
         Failure::new(
             FailureKind::BadStatus,
@@ -142,7 +145,7 @@ impl WebhookCaller {
         )
     }
 
-    fn broken(&self, error: &(dyn StdError + 'static)) -> Failure {
+    fn connection_failure(&self, error: &(dyn StdError + 'static)) -> Failure {
         if let Some(failure) = find::<Failure>(error) {
             return failure.clone();
         }
@@ -151,10 +154,10 @@ impl WebhookCaller {
         // are searched for it.
         let chain = chain(error);
         if let Some(error) = find::<rustls::Error>(error) {
-            return tls::failure(error, &self.endpoint.to_string(), self.endpoint.host());
+            return tls::tls_failure(error, &self.endpoint.to_string(), self.endpoint.host());
         }
-        if let Some(alert) = tls::alert_in(&chain) {
-            return tls::failure(&alert, &self.endpoint.to_string(), self.endpoint.host());
+        if let Some(alert) = tls::find_alert(&chain) {
+            return tls::tls_failure(&alert, &self.endpoint.to_string(), self.endpoint.host());
         }
         if let Some(error) = find::<TooManyInformational>(error) {
             return Failure::new(FailureKind::InvalidResponse, format!("{}: {error}", self.endpoint));
@@ -215,7 +218,7 @@ fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
 }
 
 /// Reads the beginning of a body: frames until there are at least `EXCERPT_BYTES`, or until the body ends or fails.
-async fn beginning(mut body: Incoming) -> Vec<u8> {
+async fn read_beginning(mut body: Incoming) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < EXCERPT_BYTES {
         match body.frame().await {
@@ -226,13 +229,13 @@ async fn beginning(mut body: Incoming) -> Vec<u8> {
     bytes
 }
 
-fn printable(bytes: &[u8]) -> String {
+fn printable_line(bytes: &[u8]) -> String {
     let clean: String = String::from_utf8_lossy(bytes)
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     let mut line = clean.split_whitespace().collect::<Vec<_>>().join(" ");
-    shorten(&mut line, EXCERPT);
+    shorten(&mut line, MAX_EXCERPT_LENGTH);
     line
 }
 
@@ -251,7 +254,7 @@ mod tests {
             ("é".repeat(150).as_bytes(), "é".repeat(150)),
             ("é".repeat(151).as_bytes(), "é".repeat(148) + "..."),
         ] {
-            assert_eq!(printable(bytes), expected);
+            assert_eq!(printable_line(bytes), expected);
         }
     }
 }

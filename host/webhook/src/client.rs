@@ -23,7 +23,7 @@ use crate::{
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The maximum number of idle connections that are kept for each webhook server.
-const IDLE_CONNECTIONS: usize = 64;
+const MAX_IDLE_CONNECTIONS: usize = 64;
 
 /// The interval of HTTP/2 pings, which reveal soon that the server of a connection is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -37,12 +37,12 @@ pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
 /// Webhooks that trust the same CAs share a pool. Therefore they share connections to the same server, and keep them
 /// when their definitions are reloaded. A pool is closed when its last webhook is dropped.
 #[derive(Clone, Default, derive_more::Debug)]
-#[debug("WebhookClients {{ resolve: {:?}, .. }}", _0.resolve)]
+#[debug("WebhookClients {{ resolve: {:?}, .. }}", _0.address_overrides)]
 pub struct WebhookClients(Arc<SharedClients>);
 
 #[derive(Default)]
 struct SharedClients {
-    resolve: Arc<AddressOverrides>,
+    address_overrides: Arc<AddressOverrides>,
     accepts_short_keys: bool,
     pools: Mutex<HashMap<ClientKey, Weak<PooledClient>>>,
 }
@@ -60,13 +60,13 @@ impl WebhookClients {
     }
 
     /// Creates clients like [`new`](Self::new), but these also accept CAs with RSA keys of 1024 to 2047 bits.
-    pub fn accepting_short_keys(resolve: AddressOverrides) -> Self {
+    pub fn with_short_keys(resolve: AddressOverrides) -> Self {
         Self::create(resolve, true)
     }
 
     fn create(resolve: AddressOverrides, accepts_short_keys: bool) -> Self {
         Self(Arc::new(SharedClients {
-            resolve: Arc::new(resolve),
+            address_overrides: Arc::new(resolve),
             accepts_short_keys,
             pools: Mutex::default(),
         }))
@@ -86,13 +86,13 @@ impl WebhookClients {
             return Ok(client);
         }
         let tls = tls::client_config(ca_bundle, self.0.accepts_short_keys)?;
-        let connector = connector(tls, self.0.resolve.clone(), connect_timeout);
+        let connector = connector(tls, self.0.address_overrides.clone(), connect_timeout);
         let client = Arc::new(
             Client::builder(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .pool_timer(TokioTimer::new())
                 .pool_idle_timeout(IDLE_TIMEOUT)
-                .pool_max_idle_per_host(IDLE_CONNECTIONS)
+                .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
                 .http2_keep_alive_interval(PING_INTERVAL)
                 .http2_keep_alive_timeout(PING_TIMEOUT)
                 .http2_keep_alive_while_idle(true)

@@ -14,7 +14,7 @@ pub struct WebhookConfig {
     /// Whether the webhook may only allow or deny requests, but not change objects. If it returns a patch in a `v1`
     /// AdmissionReview, the call fails. A patch in a `v1beta1` AdmissionReview is ignored. kube-apiserver does the
     /// same. Default: false.
-    pub validating: bool,
+    pub is_validating: bool,
     /// The maximum size of the body of a response, in bytes. Default: 8 MiB.
     pub response_limit: usize,
     /// The timeout of connecting: DNS, TCP and TLS together. Default: 2 s. The deadline of a call applies as well.
@@ -36,7 +36,7 @@ impl WebhookConfig {
             protocol,
             target,
             ca_bundle: None,
-            validating: false,
+            is_validating: false,
             response_limit: Self::DEFAULT_RESPONSE_LIMIT,
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
         }

@@ -25,8 +25,8 @@ pub(crate) fn connector(tls: ClientConfig, resolve: Arc<AddressOverrides>, limit
     let tcp = service_fn(move |uri: Uri| {
         let dialled = resolve.dial(&uri);
         let address = match dialled.as_ref().and_then(Uri::authority) {
-            Some(address) => format!("{} (at {address}, as configured)", authority(&uri)),
-            None => authority(&uri).to_owned(),
+            Some(address) => format!("{} (at {address}, as configured)", authority_of(&uri)),
+            None => authority_of(&uri).to_owned(),
         };
         let connecting = tcp.clone().oneshot(dialled.unwrap_or(uri));
         async move {
@@ -52,17 +52,17 @@ pub(crate) fn connector(tls: ClientConfig, resolve: Arc<AddressOverrides>, limit
                 Ok(Ok(stream)) => Ok(limit_informational(stream)),
                 Ok(Err(error)) => Err(match error.downcast::<Failure>() {
                     Ok(failure) => *failure,
-                    Err(error) => tls::handshake_failure(&*error, authority(&uri), uri.host().unwrap_or_default()),
+                    Err(error) => tls::handshake_failure(&*error, authority_of(&uri), uri.host().unwrap_or_default()),
                 }),
                 Err(_) => Err(Failure::new(
                     FailureKind::Unreachable,
-                    format!("no connection to {} within {limit:?}", authority(&uri)),
+                    format!("no connection to {} within {limit:?}", authority_of(&uri)),
                 )),
             }
         }
     }))
 }
 
-fn authority(uri: &Uri) -> &str {
+fn authority_of(uri: &Uri) -> &str {
     uri.authority().map_or("", |authority| authority.as_str())
 }

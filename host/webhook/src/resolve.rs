@@ -36,7 +36,7 @@ impl AddressOverrides {
                     host: host.as_ref().to_owned(),
                     address: address.as_ref().to_owned(),
                 })?;
-                Ok((key(host.as_ref()).into_owned(), address))
+                Ok((lookup_key(host.as_ref()).into_owned(), address))
             })
             .collect::<Result<_, _>>()
             .map(Self)
@@ -44,7 +44,7 @@ impl AddressOverrides {
 
     /// Returns the address that overrides DNS for this host name; `None` if there is none. Case is ignored.
     pub fn get(&self, host: &str) -> Option<&Address> {
-        self.0.get(key(host).as_ref())
+        self.0.get(lookup_key(host).as_ref())
     }
 
     /// Returns the URI to connect to: `uri` with the address that overrides DNS; `None` if there is no override.
@@ -58,7 +58,7 @@ impl AddressOverrides {
     }
 }
 
-fn key(host: &str) -> Cow<'_, str> {
+fn lookup_key(host: &str) -> Cow<'_, str> {
     if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
         host.to_ascii_lowercase().into()
     } else {

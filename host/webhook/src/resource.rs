@@ -25,11 +25,11 @@ pub(crate) async fn call(caller: &WebhookCaller, request: &Request, deadline: De
         })
         .await?;
     let endpoint = caller.endpoint.to_string();
-    let object = offload(reply.len(), deadline, move || read(&reply, &endpoint)).await??;
+    let object = offload(reply.len(), deadline, move || read_object(&reply, &endpoint)).await??;
     Ok(Response::new(Verdict::Replace(object)))
 }
 
-fn read(reply: &[u8], endpoint: &str) -> Result<Object, Failure> {
+fn read_object(reply: &[u8], endpoint: &str) -> Result<Object, Failure> {
     let invalid = |reason: String| {
         Failure::new(
             FailureKind::InvalidResponse,

@@ -11,15 +11,15 @@ use crate::call::{FailedCall, WebhookCaller};
 
 /// The maximum number of retries after responses with `Retry-After`. client-go, and thus kube-apiserver, has the same
 /// maximum.
-const RETRIES: u32 = 10;
+const MAX_RETRIES: u32 = 10;
 
-const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
+const ACCEPTED_TYPES: HeaderValue = HeaderValue::from_static("application/json, */*");
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewForm {
     pub(crate) version: ReviewVersion,
     /// Whether the webhook may only allow or deny, because its chain is validating.
-    pub(crate) validating: bool,
+    pub(crate) is_validating: bool,
 }
 
 pub(crate) async fn call(
@@ -38,7 +38,7 @@ pub(crate) async fn call(
         let posted = caller
             .post(
                 uri.clone(),
-                &[(header::ACCEPT, ACCEPT)],
+                &[(header::ACCEPT, ACCEPTED_TYPES)],
                 request.trace.as_ref(),
                 body.clone(),
                 is_success,
@@ -49,14 +49,17 @@ pub(crate) async fn call(
             Err(FailedCall {
                 retry_after: Some(wait),
                 ..
-            }) if retries < RETRIES && wait < deadline.remaining() => {
+            }) if retries < MAX_RETRIES && wait < deadline.remaining() => {
                 retries += 1;
                 tokio::time::sleep(wait).await;
             }
             Err(refused) => return Err(refused.failure),
         }
     };
-    let ReviewForm { version, validating } = form;
+    let ReviewForm {
+        version,
+        is_validating: validating,
+    } = form;
     let (uid, endpoint) = (request.uid.clone(), caller.endpoint.to_string());
     offload(reply.len(), deadline, move || {
         read_response(&reply, version, validating, &uid).map_err(|failure| {

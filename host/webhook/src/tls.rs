@@ -30,14 +30,14 @@ pub(crate) fn client_config(
         Some(certificates) if accepts_short_keys && certificates.iter().any(is_short) => {
             tls::client_of_short_keys(certificates).map_err(Error::CaBundle)
         }
-        Some(certificates) => tls::client(Trust::Only(certificates), None).map_err(Error::CaBundle),
-        None => tls::client(Trust::System, None).map_err(Error::SystemRoots),
+        Some(certificates) => tls::client_config(Trust::Only(certificates), None).map_err(Error::CaBundle),
+        None => tls::client_config(Trust::System, None).map_err(Error::SystemRoots),
     }
 }
 
 pub(crate) fn handshake_failure(error: &(dyn StdError + 'static), authority: &str, host: &str) -> Failure {
     if let Some(error) = find::<rustls::Error>(error) {
-        return failure(error, authority, host);
+        return tls_failure(error, authority, host);
     }
     match find::<io::Error>(error) {
         Some(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -47,7 +47,7 @@ pub(crate) fn handshake_failure(error: &(dyn StdError + 'static), authority: &st
     }
 }
 
-pub(crate) fn failure(error: &rustls::Error, authority: &str, host: &str) -> Failure {
+pub(crate) fn tls_failure(error: &rustls::Error, authority: &str, host: &str) -> Failure {
     no_connection(authority, host, &ADVICE.explain(error, host))
 }
 
@@ -59,7 +59,7 @@ fn no_connection(authority: &str, host: &str, reason: &str) -> Failure {
 }
 
 /// Returns the TLS alert about a client certificate that `text` mentions, if any. `text` is the message of an error.
-pub(crate) fn alert_in(text: &str) -> Option<rustls::Error> {
+pub(crate) fn find_alert(text: &str) -> Option<rustls::Error> {
     [
         AlertDescription::CertificateRequired,
         AlertDescription::BadCertificate,

@@ -37,7 +37,7 @@ impl Webhook {
             // This program supports all versions of the review, so it uses the one that the webhook lists first.
             Protocol::AdmissionReview { versions } => WebhookForm::Review(ReviewForm {
                 version: *versions.first().ok_or(Error::NoReviewVersion)?,
-                validating: config.validating,
+                is_validating: config.is_validating,
             }),
         };
         let endpoint = WebhookEndpoint::new(&config.target, &config.protocol)?;

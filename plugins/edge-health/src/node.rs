@@ -8,10 +8,10 @@ use admittance_sdk::serde::de::IgnoredAny;
 use crate::NullableList;
 
 /// The annotation with which unhealthy nodes are marked. It may have any value.
-const UNHEALTHY: &str = "nodeunhealth";
+const UNHEALTHY_ANNOTATION: &str = "nodeunhealth";
 
 /// The taint with which Kubernetes evicts the Pods of an unreachable node.
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 
 #[view]
 pub(crate) struct ClusterNode {
@@ -55,14 +55,14 @@ pub(crate) struct Reachability {
 
 impl Reachability {
     /// Returns whether the plugin treats a node as reachable although the control plane has lost contact. A node with
-    /// the annotation [`UNHEALTHY`] is treated so only if `always_reachable` is set.
+    /// the annotation [`UNHEALTHY_ANNOTATION`] is treated so only if `always_reachable` is set.
     pub(crate) fn is_presumed_reachable(self, node: &ClusterNode) -> bool {
-        node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
+        node.is_readiness_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }
 }
 
 impl ClusterNode {
-    fn is_unknown(&self) -> bool {
+    fn is_readiness_unknown(&self) -> bool {
         let conditions = self.status.iter().flat_map(|status| &status.conditions);
         conditions
             .flatten()
@@ -76,13 +76,13 @@ impl ClusterNode {
             .metadata
             .as_ref()
             .and_then(|metadata| metadata.annotations.as_ref());
-        annotations.is_some_and(|annotations| annotations.contains_key(UNHEALTHY))
+        annotations.is_some_and(|annotations| annotations.contains_key(UNHEALTHY_ANNOTATION))
     }
 }
 
 impl Taint {
-    fn evicts(&self) -> bool {
-        self.key.as_deref() == Some(UNREACHABLE) && self.effect.as_deref() == Some("NoExecute")
+    fn evicts_pods(&self) -> bool {
+        self.key.as_deref() == Some(UNREACHABLE_TAINT) && self.effect.as_deref() == Some("NoExecute")
     }
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn patch(request: &Request, reachability: Reachability) -> Result<Pat
     let evicting: Vec<usize> = taints
         .iter()
         .enumerate()
-        .filter(|(_, taint)| taint.as_ref().is_some_and(Taint::evicts))
+        .filter(|(_, taint)| taint.as_ref().is_some_and(Taint::evicts_pods))
         .map(|(index, _)| index)
         .collect();
     if !evicting.is_empty() && evicting.len() == taints.len() {

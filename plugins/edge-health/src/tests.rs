@@ -13,7 +13,7 @@ use admittance_sdk::{Capability, Text, cluster};
 
 use super::*;
 
-fn plugin(settings: &Value) -> EdgeHealth {
+fn configured_plugin(settings: &Value) -> EdgeHealth {
     testing::configure(settings).expect("the settings are right")
 }
 
@@ -30,7 +30,7 @@ fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
 
 /// The control plane has lost contact with the nodes `lost`, `far` and `dead`, and `dead` is also marked as unhealthy.
 /// The node `ill` has contact, but is not ready.
-fn nodes() -> [Value; 5] {
+fn cluster_nodes() -> [Value; 5] {
     [
         node_object("lost", "Unknown", Value::Null),
         node_object("far", "Unknown", json!({"other": "x"})),
@@ -41,9 +41,9 @@ fn nodes() -> [Value; 5] {
 }
 
 /// Runs the plugin on the request. Also checks that a second run on the resulting object changes nothing.
-fn judged(settings: &Value, request: RequestBuilder) -> Outcome {
-    let plugin = plugin(settings);
-    testing::with_cluster(nodes(), || {
+fn judge_twice(settings: &Value, request: RequestBuilder) -> Outcome {
+    let plugin = configured_plugin(settings);
+    testing::with_cluster(cluster_nodes(), || {
         let outcome = request.admit(&plugin).expect("there is a verdict");
         assert!(outcome.is_allowed());
         if let Some(object) = outcome.object() {
@@ -154,7 +154,7 @@ fn the_control_plane_is_queried_only_if_the_outcome_depends_on_it() {
             false,
         ),
     ];
-    let plugin = plugin(&json!({}));
+    let plugin = configured_plugin(&json!({}));
     for (name, request, asks) in table {
         match request.admit(&plugin) {
             Ok(outcome) => assert!(!asks && outcome.patch().is_none(), "{name}: {outcome:?}"),
@@ -171,7 +171,7 @@ fn a_node_that_cannot_be_read_is_a_failure() {
     let odd = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "lost"}, "status": "well"});
     let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints",
         "subsets": [{"notReadyAddresses": [{"nodeName": "lost"}]}]});
-    let plugin = plugin(&json!({}));
+    let plugin = configured_plugin(&json!({}));
     let failure = testing::with_cluster([odd], || testing::create(endpoints).admit(&plugin).map(drop));
     let message = failure.expect_err("the Node has another shape").to_string();
     assert!(message.contains("\"lost\""), "{message}");
@@ -185,7 +185,9 @@ fn each_node_is_looked_up_once() {
     };
     let mut nodes = LookedUpNodes::new(reachability, |name: &str| {
         looked_up_names.borrow_mut().push(name.to_owned());
-        let object = nodes().into_iter().find(|node| node["metadata"]["name"] == name);
+        let object = cluster_nodes()
+            .into_iter()
+            .find(|node| node["metadata"]["name"] == name);
         object
             .map(|object| from_value(object).map_err(|error| cluster::Error::Read(error.to_string())))
             .transpose()

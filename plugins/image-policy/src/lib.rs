@@ -28,14 +28,14 @@ use admittance_sdk::{Pointer, PointerBuf};
 
 use reference::{Reference, ReferencePrefix};
 pub use settings::Settings;
-use settings::{RegistryRewrite, registries, rewrites};
+use settings::{RegistryRewrite, parse_registries, parse_rewrites};
 
 /// The plugin `image-policy`, configured with its settings.
 #[derive(Debug)]
 pub struct ImagePolicy {
     rewrites: Vec<RegistryRewrite>,
-    allowed: Option<Vec<ReferencePrefix>>,
-    refused: Vec<ReferencePrefix>,
+    allowed_registries: Option<Vec<ReferencePrefix>>,
+    refused_registries: Vec<ReferencePrefix>,
     refuse_latest: bool,
     require_digest: bool,
 }
@@ -54,8 +54,8 @@ impl Plugin for ImagePolicy {
 
     fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
         let mut errors = SettingsErrors::new();
-        let rewrites = rewrites(&settings.rewrites, &mut errors);
-        let refused = registries("refusedRegistries", &settings.refused_registries, &mut errors);
+        let rewrites = parse_rewrites(&settings.rewrites, &mut errors);
+        let refused = parse_registries("refusedRegistries", &settings.refused_registries, &mut errors);
         let allowed = settings.allowed_registries.map(|texts| {
             if texts.is_empty() {
                 errors.push(
@@ -63,7 +63,7 @@ impl Plugin for ImagePolicy {
                     "an empty list refuses every image; add a registry, or remove the field",
                 );
             }
-            registries("allowedRegistries", &texts, &mut errors)
+            parse_registries("allowedRegistries", &texts, &mut errors)
         });
         errors.check()?;
         let Settings {
@@ -73,8 +73,8 @@ impl Plugin for ImagePolicy {
         } = settings;
         Ok(Self {
             rewrites,
-            allowed,
-            refused,
+            allowed_registries: allowed,
+            refused_registries: refused,
             refuse_latest,
             require_digest,
         })
@@ -95,7 +95,7 @@ impl Plugin for ImagePolicy {
         let mut patch = Patch::new();
         let mut violations = Vec::new();
         if let Some(misspelt) = workload.misspelt()
-            && self.checks()
+            && self.has_rules()
         {
             violations.push(format!(
                 "{}: the control plane reads this field as \"{}\"; use that spelling",
@@ -104,9 +104,9 @@ impl Plugin for ImagePolicy {
             ));
         }
         for template in workload.templates() {
-            for image in images(template) {
+            for image in pod_images(template) {
                 if old.as_ref().is_none_or(|old| !has_image(old, &image)) {
-                    self.judge(&image, &template.spec_path, &mut patch, &mut violations)?;
+                    self.check_image(&image, &template.spec_path, &mut patch, &mut violations)?;
                 }
             }
         }
@@ -135,11 +135,14 @@ impl Plugin for ImagePolicy {
 }
 
 impl ImagePolicy {
-    fn checks(&self) -> bool {
-        self.allowed.is_some() || !self.refused.is_empty() || self.refuse_latest || self.require_digest
+    fn has_rules(&self) -> bool {
+        self.allowed_registries.is_some()
+            || !self.refused_registries.is_empty()
+            || self.refuse_latest
+            || self.require_digest
     }
 
-    fn judge(
+    fn check_image(
         &self,
         image: &PodImage<'_>,
         spec: &Pointer,
@@ -148,7 +151,7 @@ impl ImagePolicy {
     ) -> Result<(), Error> {
         let parsed_reference = match Reference::parse(image.reference) {
             Ok(reference) => reference,
-            Err(_) if !self.checks() => return Ok(()),
+            Err(_) if !self.has_rules() => return Ok(()),
             Err(why) => {
                 let path = field_path(&image.path(spec));
                 violations.push(format!(
@@ -162,7 +165,7 @@ impl ImagePolicy {
         let rewritten_text = self
             .rewrites
             .iter()
-            .find_map(|rewrite| parsed_reference.rewritten(&rewrite.from, &rewrite.to));
+            .find_map(|rewrite| parsed_reference.with_prefix_replaced(&rewrite.from, &rewrite.to));
         let problem = match &rewritten_text {
             None => self.find_violation(&parsed_reference),
             Some(text) => match Reference::parse(text) {
@@ -186,12 +189,16 @@ impl ImagePolicy {
     }
 
     fn find_violation(&self, image: &Reference<'_>) -> Option<String> {
-        if let Some(prefix) = self.refused.iter().find(|prefix| image.is_under_any_port(prefix)) {
+        if let Some(prefix) = self
+            .refused_registries
+            .iter()
+            .find(|prefix| image.is_under_any_port(prefix))
+        {
             return Some(format!(
                 "is under \"{prefix}\", which is listed in refusedRegistries; use another registry"
             ));
         }
-        if let Some(allowed) = &self.allowed
+        if let Some(allowed) = &self.allowed_registries
             && !allowed.iter().any(|prefix| image.has_prefix(prefix))
         {
             let mut message = String::from("is from a registry that is not listed in allowedRegistries; use one of ");
@@ -248,7 +255,7 @@ impl PodImage<'_> {
     }
 }
 
-fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = PodImage<'t>> {
+fn pod_images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = PodImage<'t>> {
     let containers = template.container_lists().into_iter().flat_map(|(list, containers)| {
         containers.iter().enumerate().filter_map(move |(index, container)| {
             let (name, reference) = (container.name.as_deref(), container.image.as_deref()?);
@@ -279,7 +286,7 @@ fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = PodImage<'t
 
 /// Returns whether the object before the update has this image in a container of the same name, in the same list.
 fn has_image(old: &Workload<'_>, image: &PodImage<'_>) -> bool {
-    old.templates().iter().flat_map(images).any(|other| {
+    old.templates().iter().flat_map(pod_images).any(|other| {
         PodImage {
             index: image.index,
             ..other

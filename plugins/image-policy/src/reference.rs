@@ -76,7 +76,7 @@ impl<'a> Reference<'a> {
         if !is_path(path) || is_identifier(name) {
             return Err(ReferenceError::Path);
         }
-        let registry = canonical(registry);
+        let registry = canonical_registry(registry);
         let path = if registry == DEFAULT_REGISTRY && !path.contains('/') {
             Cow::Owned(["library/", path].concat())
         } else {
@@ -104,7 +104,7 @@ impl<'a> Reference<'a> {
 
     /// Returns whether the reference begins with a prefix. The case of the registry does not matter, as in host names.
     pub(crate) fn has_prefix(&self, prefix: &ReferencePrefix) -> bool {
-        self.registry.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
+        self.registry.eq_ignore_ascii_case(&prefix.registry) && self.path_after_prefix(prefix).is_some()
     }
 
     /// Returns whether the reference is under a prefix, where a prefix without a port matches every port of its host.
@@ -112,16 +112,16 @@ impl<'a> Reference<'a> {
         let host = if prefix.has_port() {
             self.registry
         } else {
-            host_of(self.registry)
+            registry_host(self.registry)
         };
-        host.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
+        host.eq_ignore_ascii_case(&prefix.registry) && self.path_after_prefix(prefix).is_some()
     }
 
-    pub(crate) fn rewritten(&self, from: &ReferencePrefix, to: &ReferencePrefix) -> Option<String> {
+    pub(crate) fn with_prefix_replaced(&self, from: &ReferencePrefix, to: &ReferencePrefix) -> Option<String> {
         if !self.has_prefix(from) {
             return None;
         }
-        let rest = self.below(from)?;
+        let rest = self.path_after_prefix(from)?;
         let mut text = String::with_capacity(
             to.registry.len()
                 + to.path.len()
@@ -147,7 +147,7 @@ impl<'a> Reference<'a> {
     }
 
     /// Returns the part of the path after the prefix; `None` unless the prefix ends where a component of the path ends.
-    fn below(&self, prefix: &ReferencePrefix) -> Option<&str> {
+    fn path_after_prefix(&self, prefix: &ReferencePrefix) -> Option<&str> {
         if prefix.path.is_empty() {
             return Some(&self.path);
         }
@@ -197,7 +197,7 @@ impl ReferencePrefix {
             return Err("is not a registry and a path; tags and digests are not allowed here");
         }
         Ok(Self {
-            registry: canonical(registry).to_owned(),
+            registry: canonical_registry(registry).to_owned(),
             path: path.unwrap_or_default().to_owned(),
         })
     }
@@ -217,7 +217,7 @@ impl ReferencePrefix {
     }
 
     fn has_port(&self) -> bool {
-        host_of(&self.registry).len() < self.registry.len()
+        registry_host(&self.registry).len() < self.registry.len()
     }
 }
 
@@ -233,7 +233,7 @@ impl fmt::Display for ReferencePrefix {
 }
 
 /// Returns the canonical name of a registry. Docker Hub is the only one with several names.
-fn canonical(registry: &str) -> &str {
+fn canonical_registry(registry: &str) -> &str {
     if registry.eq_ignore_ascii_case("index.docker.io") || registry.eq_ignore_ascii_case(DEFAULT_REGISTRY) {
         DEFAULT_REGISTRY
     } else {
@@ -248,7 +248,7 @@ fn looks_like_registry(component: &str) -> bool {
         || component.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
-fn host_of(registry: &str) -> &str {
+fn registry_host(registry: &str) -> &str {
     match registry.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => host,
         _ => registry,
@@ -256,7 +256,7 @@ fn host_of(registry: &str) -> &str {
 }
 
 fn is_registry(registry: &str) -> bool {
-    let host = host_of(registry);
+    let host = registry_host(registry);
     let port = registry.strip_prefix(host).unwrap_or_default();
     if let Some(port) = port.strip_prefix(':')
         && (port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()))
@@ -335,11 +335,11 @@ fn is_digest(digest: &str) -> bool {
 mod tests {
     use super::*;
 
-    const SHA: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
     #[test]
     fn references_are_read_as_docker_reads_them() {
-        let pinned = format!("a.io/b:1@{SHA}");
+        let pinned = format!("a.io/b:1@{DIGEST}");
         let table = [
             ("nginx", "docker.io/library/nginx"),
             ("nginx:1.29", "docker.io/library/nginx:1.29"),
@@ -409,8 +409,8 @@ mod tests {
 
     #[test]
     fn a_reference_without_tag_or_digest_means_the_latest_image() {
-        let pinned = format!("nginx@{SHA}");
-        let both = format!("nginx:latest@{SHA}");
+        let pinned = format!("nginx@{DIGEST}");
+        let both = format!("nginx:latest@{DIGEST}");
         for (text, expected) in [
             ("nginx", true),
             ("nginx:latest", true),
@@ -462,8 +462,8 @@ mod tests {
 
     #[test]
     fn rewriting_keeps_tag_and_digest() {
-        let pinned = format!("team/a:1@{SHA}");
-        let moved = format!("m.io/hub/team/a:1@{SHA}");
+        let pinned = format!("team/a:1@{DIGEST}");
+        let moved = format!("m.io/hub/team/a:1@{DIGEST}");
         let table = [
             ("nginx", "docker.io", "m.io/hub", Some("m.io/hub/library/nginx")),
             ("nginx:1", "docker.io/library", "m.io", Some("m.io/nginx:1")),
@@ -477,7 +477,11 @@ mod tests {
                 ReferencePrefix::parse(from).expect(from),
                 ReferencePrefix::parse(to).expect(to),
             );
-            assert_eq!(reference.rewritten(&from, &to).as_deref(), expected, "{image}");
+            assert_eq!(
+                reference.with_prefix_replaced(&from, &to).as_deref(),
+                expected,
+                "{image}"
+            );
         }
     }
 

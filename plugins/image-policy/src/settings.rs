@@ -35,7 +35,7 @@ pub(crate) struct RegistryRewrite {
     pub(crate) to: ReferencePrefix,
 }
 
-pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut SettingsErrors) -> Vec<RegistryRewrite> {
+pub(crate) fn parse_rewrites(rewrites: &BTreeMap<String, String>, errors: &mut SettingsErrors) -> Vec<RegistryRewrite> {
     let mut parsed_rewrites = Vec::new();
     for (from, to) in rewrites {
         let mut prefix = |text: &str| {
@@ -73,7 +73,7 @@ pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut Setting
     rewrites
 }
 
-pub(crate) fn registries(field: &str, texts: &[String], errors: &mut SettingsErrors) -> Vec<ReferencePrefix> {
+pub(crate) fn parse_registries(field: &str, texts: &[String], errors: &mut SettingsErrors) -> Vec<ReferencePrefix> {
     let mut prefixes = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {
         match ReferencePrefix::parse(text) {

@@ -3,9 +3,9 @@ use admittance_sdk::testing::{self, Outcome, RequestBuilder};
 
 use super::*;
 
-const SHA: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-fn run(settings: &Value, request: RequestBuilder) -> Outcome {
+fn admit(settings: &Value, request: RequestBuilder) -> Outcome {
     let plugin = testing::configure::<ImagePolicy>(settings).expect("the settings are right");
     request.admit(&plugin).expect("there is a verdict")
 }
@@ -17,8 +17,8 @@ fn pod(image: &str) -> Value {
 /// Each row tests one rule with an image. It contains the expected rewritten image, or a part of the expected refusal.
 #[test]
 fn each_rule_rewrites_or_refuses_an_image() {
-    let pinned = format!("nginx:1@{SHA}");
-    let mirrored = format!("m.io/hub/library/nginx:1@{SHA}");
+    let pinned = format!("nginx:1@{DIGEST}");
+    let mirrored = format!("m.io/hub/library/nginx:1@{DIGEST}");
     let rewrites = json!({"rewrites": {"docker.io/": "m.io/hub/", "docker.io/team": "t.io", "a.io:5000": "b.io"}});
     let mirror_only = json!({"rewrites": {"docker.io": "m.io/hub"}, "allowedRegistries": ["m.io"]});
     let table: [(&str, Value, &str, Result<&str, &str>); 22] = [
@@ -116,7 +116,7 @@ fn each_rule_rewrites_or_refuses_an_image() {
         ),
     ];
     for (name, settings, image, expected) in table {
-        let outcome = run(&settings, testing::create(pod(image)));
+        let outcome = admit(&settings, testing::create(pod(image)));
         match expected {
             Ok(after) => {
                 assert_eq!(outcome.denial(), None, "{name}");
@@ -159,7 +159,7 @@ fn all_violations_are_in_one_message() {
         "volumes": [{"name": "v", "image": {"reference": "x.io/v:1"}}, {"name": "w", "emptyDir": {}}],
     }}}});
     let settings = json!({"refuseLatest": true, "refusedRegistries": ["x.io"], "rewrites": {"docker.io": "m.io"}});
-    let outcome = run(&settings, testing::create(object));
+    let outcome = admit(&settings, testing::create(object));
     let message = &outcome.denial().expect("it breaks rules").message;
     let lines: Vec<&str> = message.lines().collect();
     assert_eq!(lines.len(), 5, "{message}");
@@ -213,7 +213,7 @@ fn images_are_rewritten_in_every_field_of_every_kind() {
     for (api_version, kind, mut object, spec) in table {
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
-        let outcome = run(&json!({"rewrites": {"docker.io": "m.io"}}), testing::create(&object));
+        let outcome = admit(&json!({"rewrites": {"docker.io": "m.io"}}), testing::create(&object));
         for (path, expected) in [
             ("containers/0/image", "m.io/library/nginx:1"),
             ("initContainers/0/image", "m.io/team/c:1"),
@@ -315,7 +315,7 @@ fn only_changed_images_of_an_update_are_checked() {
         ),
     ];
     for (name, request, expected, image) in table {
-        let outcome = run(&settings, request);
+        let outcome = admit(&settings, request);
         match expected {
             Err(()) => assert!(outcome.denial().is_some(), "{name}"),
             Ok(pointer) => {
@@ -334,14 +334,14 @@ fn only_changed_images_of_an_update_are_checked() {
 fn keys_in_another_letter_case_do_not_bypass_the_image_rules() {
     let object = json!({"apiVersion": "v4", "kind": "application",
         "spec": {"template": {"spec": {"Containers": [{"image": "x.io/a:1"}]}}}});
-    let outcome = run(&json!({"refusedRegistries": ["x.io"]}), testing::create(&object));
+    let outcome = admit(&json!({"refusedRegistries": ["x.io"]}), testing::create(&object));
     let denial = outcome.denial().expect("BCS reads Containers as containers");
     assert!(
         denial
             .message
             .contains("spec.template.spec.Containers: the control plane reads this field as \"containers\"")
     );
-    assert!(run(&json!({"rewrites": {"x.io": "y.io"}}), testing::create(&object)).is_allowed());
+    assert!(admit(&json!({"rewrites": {"x.io": "y.io"}}), testing::create(&object)).is_allowed());
 }
 
 #[test]

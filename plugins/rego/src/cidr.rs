@@ -7,23 +7,23 @@ use regorus::Value;
 
 /// Implements `net.cidr_intersects`: returns whether two networks have an address in common.
 pub(crate) fn intersects(one: &str, other: &str) -> Option<bool> {
-    let (one, other) = (network(one)?, network(other)?);
+    let (one, other) = (parse_network(one)?, parse_network(other)?);
     Some(one.contains(&other.network()) || other.contains(&one.network()))
 }
 
 /// Implements `net.cidr_contains`: returns whether a network contains an address or another network.
 pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
-    let outer = network(outer)?;
+    let outer = parse_network(outer)?;
     match inner.parse::<std::net::IpAddr>() {
         Ok(address) => Some(outer.contains(&address)),
-        Err(_) => Some(outer.contains(&network(inner)?)),
+        Err(_) => Some(outer.contains(&parse_network(inner)?)),
     }
 }
 
 /// Implements `net.cidr_contains_matches`: compares each network with each of the others. If the first contains the
 /// second, the result gets a pair of their keys, such as their indexes in two arrays.
 pub(crate) fn contains_matches(networks: &Value, other_networks: &Value) -> Option<Value> {
-    let (networks, inner_networks) = (keyed(networks)?, keyed(other_networks)?);
+    let (networks, inner_networks) = (networks_by_key(networks)?, networks_by_key(other_networks)?);
     let mut pairs = BTreeSet::new();
     for (key, outer) in &networks {
         for (other_key, inner) in &inner_networks {
@@ -41,8 +41,8 @@ pub(crate) fn contains_matches(networks: &Value, other_networks: &Value) -> Opti
 /// OPA returns the address unchanged.
 pub(crate) fn merge(networks: &Value) -> Option<Value> {
     let parsed = match networks {
-        Value::Array(networks) => networks.iter().map(network_or_address).collect(),
-        Value::Set(networks) => networks.iter().map(network_or_address).collect(),
+        Value::Array(networks) => networks.iter().map(parse_network_or_address).collect(),
+        Value::Set(networks) => networks.iter().map(parse_network_or_address).collect(),
         _ => None,
     };
     let parsed_networks: Vec<IpNet> = parsed?;
@@ -55,11 +55,11 @@ pub(crate) fn merge(networks: &Value) -> Option<Value> {
     Some(merged_texts.collect::<BTreeSet<_>>().into())
 }
 
-fn network(text: &str) -> Option<IpNet> {
+fn parse_network(text: &str) -> Option<IpNet> {
     text.parse().ok().map(|network: IpNet| network.trunc())
 }
 
-fn network_or_address(value: &Value) -> Option<IpNet> {
+fn parse_network_or_address(value: &Value) -> Option<IpNet> {
     let text = value.as_string().ok()?;
     match text.parse::<Ipv4Addr>() {
         Ok(address) => {
@@ -70,14 +70,14 @@ fn network_or_address(value: &Value) -> Option<IpNet> {
             };
             Ipv4Net::new(address, prefix).ok().map(IpNet::V4)
         }
-        Err(_) => network(text),
+        Err(_) => parse_network(text),
     }
 }
 
 /// Returns the networks in a value, each with its key: the index in an array, the key in an object, or the network
 /// itself in a set.
-fn keyed(value: &Value) -> Option<Vec<(Value, &str)>> {
-    let keyed = |key: Value, item| Some((key, text(item)?));
+fn networks_by_key(value: &Value) -> Option<Vec<(Value, &str)>> {
+    let keyed = |key: Value, item| Some((key, network_text(item)?));
     match value {
         Value::Array(items) => {
             let items = items.iter().enumerate();
@@ -92,7 +92,7 @@ fn keyed(value: &Value) -> Option<Vec<(Value, &str)>> {
     }
 }
 
-fn text(item: &Value) -> Option<&str> {
+fn network_text(item: &Value) -> Option<&str> {
     match item {
         Value::String(text) => Some(text),
         Value::Array(items) => match items.first() {

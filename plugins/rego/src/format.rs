@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use regorus::Value;
 
 /// The maximum width and precision that a verb may have. Go limits them too.
-const WIDEST: usize = 10_000;
+const WIDTH_MAX: usize = 10_000;
 
 pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     let mut arguments = arguments.iter();
@@ -24,7 +24,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
                     let _ = write!(text, "%!{verb}(MISSING)");
                 }
                 Some(argument) => {
-                    let formatted = spec.print(verb, &SprintfArgument::from_value(argument));
+                    let formatted = spec.format_argument(verb, &SprintfArgument::from_value(argument));
                     text.push_str(&formatted);
                 }
             },
@@ -32,7 +32,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     }
     text.push_str(rest);
     let extra: Vec<String> = arguments
-        .map(|argument| SprintfArgument::from_value(argument).described())
+        .map(|argument| SprintfArgument::from_value(argument).description())
         .collect();
     if !extra.is_empty() {
         let _ = write!(text, "%!(EXTRA {})", extra.join(", "));
@@ -43,45 +43,45 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
 /// Formats a value as OPA does when the value is inserted into text. Strings inside the value are in quotes.
 pub(crate) fn value_text(value: &Value) -> String {
     let mut text = String::new();
-    show(value, &mut text);
+    write_value(value, &mut text);
     text
 }
 
-fn show(value: &Value, text: &mut String) {
+fn write_value(value: &Value, text: &mut String) {
     match value {
-        Value::Array(items) => show_all(items.iter(), ("[", "]"), text),
+        Value::Array(items) => write_values(items.iter(), ("[", "]"), text),
         Value::Set(items) if items.is_empty() => text.push_str("set()"),
-        Value::Set(items) => show_all(items.iter(), ("{", "}"), text),
+        Value::Set(items) => write_values(items.iter(), ("{", "}"), text),
         Value::Object(fields) => {
             text.push('{');
             for (index, (key, value)) in fields.iter().enumerate() {
                 if index > 0 {
                     text.push_str(", ");
                 }
-                show(key, text);
+                write_value(key, text);
                 text.push_str(": ");
-                show(value, text);
+                write_value(value, text);
             }
             text.push('}');
         }
-        Value::String(string) => text.push_str(&quoted(string)),
+        Value::String(string) => text.push_str(&quote(string)),
         other => text.push_str(&other.to_json_str().unwrap_or_default()),
     }
 }
 
-fn show_all<'a>(items: impl Iterator<Item = &'a Value>, (open, close): (&str, &str), text: &mut String) {
+fn write_values<'a>(items: impl Iterator<Item = &'a Value>, (open, close): (&str, &str), text: &mut String) {
     text.push_str(open);
     for (index, item) in items.enumerate() {
         if index > 0 {
             text.push_str(", ");
         }
-        show(item, text);
+        write_value(item, text);
     }
     text.push_str(close);
 }
 
 /// Quotes a string as Go's `strconv.Quote` does.
-fn quoted(string: &str) -> String {
+fn quote(string: &str) -> String {
     let mut text = String::with_capacity(string.len() + 2);
     text.push('"');
     for character in string.chars() {
@@ -133,26 +133,26 @@ impl SprintfArgument {
         }
     }
 
-    fn plain(&self) -> String {
+    fn plain_text(&self) -> String {
         match self {
             Self::Int(digits) => digits.clone(),
-            Self::Float(number) => general(*number),
+            Self::Float(number) => format_general(*number),
             Self::Text(text) => text.clone(),
         }
     }
 
-    fn described(&self) -> String {
-        format!("{}={}", self.type_name(), self.plain())
+    fn description(&self) -> String {
+        format!("{}={}", self.type_name(), self.plain_text())
     }
 }
 
 #[derive(Default)]
 struct VerbFormat {
-    left: bool,
-    plus: bool,
-    space: bool,
-    zeros: bool,
-    sharp: bool,
+    is_left_aligned: bool,
+    shows_plus: bool,
+    shows_space: bool,
+    pads_with_zeros: bool,
+    has_alternate_form: bool,
     width: usize,
     precision: Option<usize>,
 }
@@ -163,18 +163,18 @@ impl VerbFormat {
         let mut rest = text;
         while let Some(flag) = rest.chars().next() {
             match flag {
-                '-' => spec.left = true,
-                '+' => spec.plus = true,
-                ' ' => spec.space = true,
-                '0' => spec.zeros = true,
-                '#' => spec.sharp = true,
+                '-' => spec.is_left_aligned = true,
+                '+' => spec.shows_plus = true,
+                ' ' => spec.shows_space = true,
+                '0' => spec.pads_with_zeros = true,
+                '#' => spec.has_alternate_form = true,
                 _ => break,
             }
             rest = rest.get(1..).unwrap_or_default();
         }
-        (spec.width, rest) = number(rest);
+        (spec.width, rest) = read_number(rest);
         if let Some(after) = rest.strip_prefix('.') {
-            let (precision, after) = number(after);
+            let (precision, after) = read_number(after);
             spec.precision = Some(precision);
             rest = after;
         }
@@ -183,34 +183,34 @@ impl VerbFormat {
         (spec, verb, characters.as_str())
     }
 
-    fn print(&self, verb: char, argument: &SprintfArgument) -> String {
+    fn format_argument(&self, verb: char, argument: &SprintfArgument) -> String {
         let formatted = match argument {
-            SprintfArgument::Text(text) => self.text(verb, text),
-            SprintfArgument::Int(digits) => self.int(verb, digits),
-            SprintfArgument::Float(number) => self.float(verb, *number),
+            SprintfArgument::Text(text) => self.format_text(verb, text),
+            SprintfArgument::Int(digits) => self.format_int(verb, digits),
+            SprintfArgument::Float(number) => self.format_float(verb, *number),
         };
         match formatted {
-            Some(printed) => self.padded(printed, !matches!(argument, SprintfArgument::Text(_))),
-            None => format!("%!{verb}({})", argument.described()),
+            Some(printed) => self.pad(printed, !matches!(argument, SprintfArgument::Text(_))),
+            None => format!("%!{verb}({})", argument.description()),
         }
     }
 
-    fn text(&self, verb: char, text: &str) -> Option<String> {
+    fn format_text(&self, verb: char, text: &str) -> Option<String> {
         let cut: String = match self.precision {
             Some(precision) => text.chars().take(precision).collect(),
             None => text.to_owned(),
         };
         match verb {
-            'v' if self.sharp => Some(quoted(&cut)),
+            'v' if self.has_alternate_form => Some(quote(&cut)),
             'v' | 's' => Some(cut),
-            'q' => Some(quoted(&cut)),
+            'q' => Some(quote(&cut)),
             'x' => Some(cut.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))),
             'X' => Some(cut.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02X}"))),
             _ => None,
         }
     }
 
-    fn int(&self, verb: char, digits: &str) -> Option<String> {
+    fn format_int(&self, verb: char, digits: &str) -> Option<String> {
         let small = || digits.parse::<i128>().ok();
         let magnitude = || small().map(i128::unsigned_abs);
         let unsigned = match verb {
@@ -218,8 +218,8 @@ impl VerbFormat {
             'b' => format!("{:b}", magnitude()?),
             'o' => format!("{:o}", magnitude()?),
             'O' => format!("0o{:o}", magnitude()?),
-            'x' => format!("{}{:x}", if self.sharp { "0x" } else { "" }, magnitude()?),
-            'X' => format!("{}{:X}", if self.sharp { "0X" } else { "" }, magnitude()?),
+            'x' => format!("{}{:x}", if self.has_alternate_form { "0x" } else { "" }, magnitude()?),
+            'X' => format!("{}{:X}", if self.has_alternate_form { "0X" } else { "" }, magnitude()?),
             'c' => return char::from_u32(u32::try_from(small()?).ok()?).map(String::from),
             'q' => {
                 return char::from_u32(u32::try_from(small()?).ok()?).map(|character| format!("'{character}'"));
@@ -227,17 +227,17 @@ impl VerbFormat {
             'U' => return Some(format!("U+{:04X}", magnitude()?)),
             _ => return None,
         };
-        Some(self.signed(digits.starts_with('-'), unsigned))
+        Some(self.add_sign(digits.starts_with('-'), unsigned))
     }
 
-    fn float(&self, verb: char, number: f64) -> Option<String> {
+    fn format_float(&self, verb: char, number: f64) -> Option<String> {
         let magnitude = number.abs();
         let unsigned = match (verb, self.precision) {
-            ('v' | 'g' | 'G', None) => general(magnitude),
+            ('v' | 'g' | 'G', None) => format_general(magnitude),
             // The precision of the verbs `%v` and `%g` is the number of significant digits.
-            ('v' | 'g' | 'G', Some(precision)) => rounded(magnitude, precision.max(1)),
+            ('v' | 'g' | 'G', Some(precision)) => format_rounded(magnitude, precision.max(1)),
             ('f' | 'F', precision) => format!("{magnitude:.*}", precision.unwrap_or(6)),
-            ('e' | 'E', precision) => exponential(magnitude, Some(precision.unwrap_or(6))),
+            ('e' | 'E', precision) => format_exponential(magnitude, Some(precision.unwrap_or(6))),
             _ => return None,
         };
         let unsigned = if verb.is_ascii_uppercase() {
@@ -245,28 +245,28 @@ impl VerbFormat {
         } else {
             unsigned
         };
-        Some(self.signed(number.is_sign_negative(), unsigned))
+        Some(self.add_sign(number.is_sign_negative(), unsigned))
     }
 
-    fn signed(&self, is_negative: bool, unsigned: String) -> String {
+    fn add_sign(&self, is_negative: bool, unsigned: String) -> String {
         let sign = match is_negative {
             true => "-",
-            false if self.plus => "+",
-            false if self.space => " ",
+            false if self.shows_plus => "+",
+            false if self.shows_space => " ",
             false => "",
         };
         format!("{sign}{unsigned}")
     }
 
-    fn padded(&self, text: String, is_number: bool) -> String {
+    fn pad(&self, text: String, is_number: bool) -> String {
         let missing = self.width.saturating_sub(text.chars().count());
         if missing == 0 {
             return text;
         }
-        if self.left {
+        if self.is_left_aligned {
             return format!("{text}{}", " ".repeat(missing));
         }
-        if !self.zeros {
+        if !self.pads_with_zeros {
             return format!("{}{text}", " ".repeat(missing));
         }
         let at = usize::from(is_number && text.starts_with(['-', '+', ' ']));
@@ -275,35 +275,35 @@ impl VerbFormat {
     }
 }
 
-fn number(text: &str) -> (usize, &str) {
+fn read_number(text: &str) -> (usize, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
-    (digits.parse().unwrap_or(0).min(WIDEST), rest)
+    (digits.parse().unwrap_or(0).min(WIDTH_MAX), rest)
 }
 
 /// Formats a number as Go's `%g` does: as the shortest text, with an exponent if the exponent is below -4 or above 5.
-fn general(number: f64) -> String {
-    let exponent = exponent(number);
+fn format_general(number: f64) -> String {
+    let exponent = exponent_of(number);
     if number == 0.0 || (-4..6).contains(&exponent) {
         format!("{number}")
     } else {
-        exponential(number, None)
+        format_exponential(number, None)
     }
 }
 
 /// Formats a number as `%.3g` does: with this number of significant digits, but without zeros at the end.
-fn rounded(number: f64, digits: usize) -> String {
+fn format_rounded(number: f64, digits: usize) -> String {
     let short: f64 = format!("{number:.*e}", digits - 1).parse().unwrap_or(number);
-    let exponent = exponent(short);
+    let exponent = exponent_of(short);
     let exponent_limit = i32::try_from(digits).unwrap_or(i32::MAX);
     if short == 0.0 || (-4..exponent_limit).contains(&exponent) {
         format!("{short}")
     } else {
-        exponential(short, None)
+        format_exponential(short, None)
     }
 }
 
-fn exponent(number: f64) -> i32 {
+fn exponent_of(number: f64) -> i32 {
     let text = format!("{number:e}");
     text.split_once('e')
         .and_then(|(_, exponent)| exponent.parse().ok())
@@ -311,7 +311,7 @@ fn exponent(number: f64) -> i32 {
 }
 
 /// Formats a number in the form `1.5e+06`, with a sign and at least two digits in the exponent.
-fn exponential(number: f64, precision: Option<usize>) -> String {
+fn format_exponential(number: f64, precision: Option<usize>) -> String {
     let text = match precision {
         Some(precision) => format!("{number:.precision$e}"),
         None => format!("{number:e}"),

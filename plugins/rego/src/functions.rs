@@ -11,7 +11,7 @@ use regorus::{Engine, Value};
 
 use crate::{cidr, format, globs};
 
-const ADDED: [(&str, u8); 17] = [
+const EXTENSIONS: [(&str, u8); 17] = [
     ("all", 1),
     ("any", 1),
     ("cast_array", 1),
@@ -32,7 +32,7 @@ const ADDED: [(&str, u8); 17] = [
 ];
 
 /// The functions of OPA that policies cannot call: their names, or prefixes of their names.
-const MISSING: [&str; 13] = [
+const MISSING_PREFIXES: [&str; 13] = [
     "crypto.",
     "graphql.",
     "http.send",
@@ -48,20 +48,20 @@ const MISSING: [&str; 13] = [
     "uuid.",
 ];
 
-pub(crate) fn exists(name: &str) -> bool {
+pub(crate) fn is_known(name: &str) -> bool {
     BUILTINS.contains_key(name) || name == "print" || arity(name).is_some()
 }
 
 pub(crate) fn arity(name: &str) -> Option<usize> {
-    let function = ADDED.iter().find(|(added, _)| *added == name);
+    let function = EXTENSIONS.iter().find(|(added, _)| *added == name);
     function.map(|(_, arguments)| usize::from(*arguments))
 }
 
-pub(crate) fn why_missing(name: &str) -> &'static str {
+pub(crate) fn missing_reason(name: &str) -> &'static str {
     if name == "external_data" {
         "asks a provider of Gatekeeper, and there is none here; read objects of the cluster from `data.inventory`, or \
          leave the template to Gatekeeper"
-    } else if MISSING.iter().any(|missing| name.starts_with(missing)) {
+    } else if MISSING_PREFIXES.iter().any(|missing| name.starts_with(missing)) {
         "is a function of OPA that is not available here; write the rule without it"
     } else {
         "is not a function; import it, or correct its name"
@@ -73,11 +73,11 @@ const REGEX_SIZE: usize = 10 << 20;
 
 type Patterns = Arc<Mutex<HashMap<String, Option<Regex>>>>;
 
-pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {
+pub(crate) fn add_extensions(engine: &mut Engine) -> Result<(), String> {
     let patterns = Patterns::default();
-    for (name, arguments) in ADDED {
+    for (name, arguments) in EXTENSIONS {
         let patterns = Arc::clone(&patterns);
-        let call = move |values: Vec<Value>| Ok(call(name, &values, &patterns).unwrap_or(Value::Undefined));
+        let call = move |values: Vec<Value>| Ok(call_function(name, &values, &patterns).unwrap_or(Value::Undefined));
         let added = engine.add_extension(name.to_owned(), arguments, Box::new(call));
         added.map_err(|error| error.to_string())?;
     }
@@ -85,7 +85,7 @@ pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {
 }
 
 /// Calls a built-in function. A wrong type of argument gives `None`, which makes the call undefined as in OPA.
-fn call(name: &str, arguments: &[Value], patterns: &Patterns) -> Option<Value> {
+fn call_function(name: &str, arguments: &[Value], patterns: &Patterns) -> Option<Value> {
     match (name, arguments) {
         ("all", [values]) => items(values).map(|mut items| items.all(is_true).into()),
         ("any", [values]) => items(values).map(|mut items| items.any(is_true).into()),

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, iter::Peekable, str::Chars};
 
 /// The limit for comparing two globs, which is the product of their numbers of parts. If two globs exceed the limit,
 /// the result of the call is undefined.
-const MOST_PAIRS: usize = 1 << 20;
+const PAIRS_MAX: usize = 1 << 20;
 
 struct GlobPart {
     ranges: Vec<(char, char)>,
@@ -25,8 +25,8 @@ impl GlobPart {
 
 /// Returns whether any text matches both globs; `None` if one of them is invalid, or if they are too long to compare.
 pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
-    let (one, other) = (parts(one)?, parts(other)?);
-    if one.len().saturating_mul(other.len()) > MOST_PAIRS {
+    let (one, other) = (parse_parts(one)?, parse_parts(other)?);
+    if one.len().saturating_mul(other.len()) > PAIRS_MAX {
         return None;
     }
     // The states that were reached. A state consists of the position in each of the two globs, and whether the text has
@@ -59,13 +59,13 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
 }
 
 /// Returns the parts of a glob. For a `+`, there are two parts: one that matches once, and one that is repeated.
-fn parts(glob: &str) -> Option<Vec<GlobPart>> {
+fn parse_parts(glob: &str) -> Option<Vec<GlobPart>> {
     let mut parts = Vec::new();
     let mut rest = glob.chars().peekable();
     while let Some(character) = rest.next() {
         let ranges = match character {
             '.' => vec![('\0', char::MAX)],
-            '[' => set(&mut rest)?,
+            '[' => parse_set(&mut rest)?,
             '\\' => {
                 let escaped = rest.next()?;
                 vec![(escaped, escaped)]
@@ -88,7 +88,7 @@ fn parts(glob: &str) -> Option<Vec<GlobPart>> {
     Some(parts)
 }
 
-fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
+fn parse_set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
     let mut ranges: Vec<(char, char)> = Vec::new();
     // Whether the last item may begin a range, such as the `a` in `[a-z]`.
     let mut can_begin = false;

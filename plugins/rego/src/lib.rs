@@ -41,7 +41,7 @@ use policy::CompiledModules;
 pub use settings::{Constraint, EnforcementAction, LanguageVersion, Settings};
 use verdict::PreparedConstraint;
 
-const CONSTRAINT: &str = "CONSTRAINT";
+const CONSTRAINT_VARIABLE: &str = "CONSTRAINT";
 
 /// The plugin `rego`, configured with its settings.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Plugin for Rego {
         let constraints = settings.constraints.into_iter().map(|(name, constraint)| {
             let constrained = PreparedConstraint {
                 prefix: constraint.prefix.unwrap_or_else(|| format!("[{name}]")),
-                parameters: value(constraint.parameters),
+                parameters: rego_value(constraint.parameters),
                 actions: constraint.actions,
             };
             (name, constrained)
@@ -97,7 +97,7 @@ impl Plugin for Rego {
         Ok(Self {
             policy: Mutex::new(policy),
             rule,
-            parameters: value(settings.parameters),
+            parameters: rego_value(settings.parameters),
             constraints: constraints.collect(),
             inventory,
             reads_namespace,
@@ -106,15 +106,15 @@ impl Plugin for Rego {
 
     fn admit(&self, request: &Request) -> Result<Response, Error> {
         if self.constraints.is_empty() {
-            let entry_point_value = self.evaluate(request, &self.parameters, self.objects(request)?)?;
-            return verdict::of_entry_point(&self.rule, &entry_point_value);
+            let entry_point_value = self.evaluate(request, &self.parameters, self.read_policy_objects(request)?)?;
+            return verdict::entry_point_response(&self.rule, &entry_point_value);
         }
-        let constraint = self.constraint()?;
+        let constraint = self.selected_constraint()?;
         if request.operation() == Operation::Delete && request.old_object_json().is_none() {
             return Err(Error::other("the request deletes an object, and does not contain it"));
         }
-        let violations = self.evaluate(request, &constraint.parameters, self.objects(request)?)?;
-        verdict::of_constraint(constraint, &violations)
+        let violations = self.evaluate(request, &constraint.parameters, self.read_policy_objects(request)?)?;
+        verdict::constraint_response(constraint, &violations)
     }
 
     fn warm_up(&self, sample: &Request) {
@@ -132,15 +132,15 @@ struct PolicyObjects {
 }
 
 impl Rego {
-    fn constraint(&self) -> Result<&PreparedConstraint, Error> {
-        let constraint = match &env::var(CONSTRAINT).ok() {
+    fn selected_constraint(&self) -> Result<&PreparedConstraint, Error> {
+        let constraint = match &env::var(CONSTRAINT_VARIABLE).ok() {
             Some(name) => self.constraints.get(name),
             None if self.constraints.len() == 1 => self.constraints.values().next(),
             None => None,
         };
         constraint.ok_or_else(|| {
             Error::other(format!(
-                "there are several constraints, and the environment variable {CONSTRAINT} names none of them"
+                "there are several constraints, and the environment variable {CONSTRAINT_VARIABLE} names none of them"
             ))
         })
     }
@@ -148,23 +148,23 @@ impl Rego {
     fn evaluate(&self, request: &Request, parameters: &Value, objects: PolicyObjects) -> Result<Value, Error> {
         let mut review = review::from_request(request)?;
         if let Some(namespace) = objects.namespace {
-            let unstable = object([("namespace", namespace.clone())]);
-            set(&mut review, [("namespaceObject", namespace), ("_unstable", unstable)])?;
+            let unstable = rego_object([("namespace", namespace.clone())]);
+            set_fields(&mut review, [("namespaceObject", namespace), ("_unstable", unstable)])?;
         }
-        let mut input = object([("parameters", parameters.clone()), ("review", review.clone())]);
+        let mut input = rego_object([("parameters", parameters.clone()), ("review", review.clone())]);
         // Only policies with an entry point, as OPA runs them, find the AdmissionReview in `input.request`. Gatekeeper
         // does not provide it there for its templates, which have constraints.
         if self.constraints.is_empty() {
-            set(&mut input, [("request", review)])?;
+            set_fields(&mut input, [("request", review)])?;
         }
         if let Some(inventory) = objects.inventory {
-            set(&mut input, [(source::INVENTORY, inventory)])?;
+            set_fields(&mut input, [(source::INVENTORY_FIELD, inventory)])?;
         }
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         policy.evaluate(input).map_err(Error::other)
     }
 
-    fn objects(&self, request: &Request) -> Result<PolicyObjects, Error> {
+    fn read_policy_objects(&self, request: &Request) -> Result<PolicyObjects, Error> {
         let namespace = match request.namespace().filter(|_| self.reads_namespace) {
             Some(namespace) => {
                 let namespace_object: Option<Value> =
@@ -176,13 +176,13 @@ impl Rego {
         let inventory = if self.inventory.is_empty() {
             None
         } else {
-            Some(self.inventory()?)
+            Some(self.read_inventory()?)
         };
         Ok(PolicyObjects { namespace, inventory })
     }
 
     /// Returns `data.inventory`: all objects of the kinds in the settings. It is passed as a part of the input.
-    fn inventory(&self) -> Result<Value, Error> {
+    fn read_inventory(&self) -> Result<Value, Error> {
         let (mut namespaced, mut wide) = (Value::new_object(), Value::new_object());
         for (api_version, kind) in &self.inventory {
             for item in List::of(api_version, kind).objects::<Value>() {
@@ -191,42 +191,48 @@ impl Rego {
                 let text = |name: &str| metadata.and_then(|metadata| verdict::field(metadata, name)).cloned();
                 let name = text("name").unwrap_or_else(|| "".into());
                 let kinds = match text("namespace") {
-                    Some(namespace) if namespace != "".into() => entry(&mut namespaced, namespace)?,
+                    Some(namespace) if namespace != "".into() => get_or_insert_object(&mut namespaced, namespace)?,
                     _ => &mut wide,
                 };
-                let of_kind = entry(entry(kinds, api_version.as_str().into())?, kind.as_str().into())?;
-                of_kind.as_object_mut().map_err(failed)?.insert(name, stored_object);
+                let of_kind = get_or_insert_object(
+                    get_or_insert_object(kinds, api_version.as_str().into())?,
+                    kind.as_str().into(),
+                )?;
+                of_kind
+                    .as_object_mut()
+                    .map_err(engine_error)?
+                    .insert(name, stored_object);
             }
         }
-        Ok(object([("namespace", namespaced), ("cluster", wide)]))
+        Ok(rego_object([("namespace", namespaced), ("cluster", wide)]))
     }
 }
 
-fn entry(value: &mut Value, key: Value) -> Result<&mut Value, Error> {
-    let object = value.as_object_mut().map_err(failed)?;
+fn get_or_insert_object(value: &mut Value, key: Value) -> Result<&mut Value, Error> {
+    let object = value.as_object_mut().map_err(engine_error)?;
     Ok(object.get_or_insert_with(key, Value::new_object))
 }
 
-fn value(map: Map<String, Json>) -> Value {
+fn rego_value(map: Map<String, Json>) -> Value {
     Json::Object(map).into()
 }
 
-fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+fn rego_object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let mut object = Value::new_object();
-    let _ = set(&mut object, fields);
+    let _ = set_fields(&mut object, fields);
     object
 }
 
-fn set<const N: usize>(object: &mut Value, fields: [(&str, Value); N]) -> Result<(), Error> {
-    let object = object.as_object_mut().map_err(failed)?;
+fn set_fields<const N: usize>(object: &mut Value, fields: [(&str, Value); N]) -> Result<(), Error> {
+    let object = object.as_object_mut().map_err(engine_error)?;
     for (name, value) in fields {
         object.insert(name.into(), value);
     }
     Ok(())
 }
 
-fn failed(error: impl std::fmt::Display) -> Error {
-    Error::other(policy::readable(&error.to_string()))
+fn engine_error(error: impl std::fmt::Display) -> Error {
+    Error::other(policy::readable_message(&error.to_string()))
 }
 
 #[cfg(test)]

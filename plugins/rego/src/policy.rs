@@ -14,34 +14,34 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct CompiledModules {
     engine: Engine,
-    remembered: Option<RememberedFunctions>,
+    remembered_functions: Option<RememberedFunctions>,
     rule: String,
 }
 
 impl CompiledModules {
     pub(crate) fn evaluate(&mut self, input: Value) -> Result<Value, String> {
-        if let Some(remembered) = &self.remembered {
-            remembered.begin(&input);
+        if let Some(remembered) = &self.remembered_functions {
+            remembered.prepare_for_input(&input);
         }
         self.engine.set_input(input);
         let evaluation = self.engine.eval_rule(self.rule.clone());
-        evaluation.map_err(|error| readable(&error.to_string()))
+        evaluation.map_err(|error| readable_message(&error.to_string()))
     }
 }
 
 /// Returns an engine without modules, but with the functions of this plugin.
-fn engine(is_v0: bool) -> Result<Engine, String> {
-    let mut engine = source::engine(is_v0);
+fn new_engine(is_v0: bool) -> Result<Engine, String> {
+    let mut engine = source::new_engine(is_v0);
     // If a built-in function fails, its call is undefined, and the evaluation goes on, as in OPA and Gatekeeper.
     engine.set_strict_builtin_errors(false);
-    functions::add_to(&mut engine)?;
+    functions::add_extensions(&mut engine)?;
     Ok(engine)
 }
 
 pub(crate) fn compile(settings: &Settings) -> Result<(CompiledModules, String), SettingsErrors> {
     let mut errors = SettingsErrors::new();
     let is_v0 = settings.version == LanguageVersion::V0;
-    let mut engine = match engine(is_v0) {
+    let mut engine = match new_engine(is_v0) {
         Ok(engine) => engine,
         Err(error) => {
             errors.push(pointer![""], error);
@@ -60,26 +60,26 @@ pub(crate) fn compile(settings: &Settings) -> Result<(CompiledModules, String), 
         match engine.add_policy(path, text) {
             Ok(of_module) if index == 0 => package = of_module,
             Ok(_) => {}
-            Err(error) => errors.push(pointer.clone(), readable(&error.to_string())),
+            Err(error) => errors.push(pointer.clone(), readable_message(&error.to_string())),
         }
         pointers.push(pointer);
     }
     errors.check()?;
     let mut errors = SettingsErrors::new();
     let modules = engine.get_modules().clone();
-    let defined = defined(&modules);
+    let defined = collect_defined_paths(&modules);
     for (module, module_pointer) in modules.iter().zip(pointers) {
         for mistake in unknown_functions(module, &defined) {
             errors.push(module_pointer.clone(), mistake);
         }
     }
     if let (None, Some(module)) = (&settings.entrypoint, modules.first()) {
-        for mistake in wrong_violations(module) {
+        for mistake in violations_without_message(module) {
             errors.push(pointer!["rego"], mistake);
         }
     }
     let rule = match &settings.entrypoint {
-        Some(rule) => canonical(rule),
+        Some(rule) => canonical_rule_path(rule),
         None => format!("{package}.violation"),
     };
     errors.check()?;
@@ -87,7 +87,7 @@ pub(crate) fn compile(settings: &Settings) -> Result<(CompiledModules, String), 
     if let Err(error) = engine.compile_with_entrypoint(&rule.as_str().into()) {
         let error = error.to_string();
         if !error.contains("not a valid rule path") {
-            errors.push(pointer!["rego"], readable(&error));
+            errors.push(pointer!["rego"], readable_message(&error));
         } else if settings.entrypoint.is_some() {
             let message = format!("there is no rule {rule}; name one, `{package}.deny`");
             errors.push(pointer!["entrypoint"], message);
@@ -97,14 +97,14 @@ pub(crate) fn compile(settings: &Settings) -> Result<(CompiledModules, String), 
         }
     }
     errors.check()?;
-    let remembering = remember::remembering(&modules, &rewritten, &rule, || self::engine(is_v0));
+    let remembering = remember::remembering_engine(&modules, &rewritten, &rule, || self::new_engine(is_v0));
     let (engine, remembered) = match remembering {
         Some((engine, remembered)) => (engine, Some(remembered)),
         None => (engine, None),
     };
     let compiled = CompiledModules {
         engine,
-        remembered,
+        remembered_functions: remembered,
         rule: rule.clone(),
     };
     Ok((compiled, rule))
@@ -129,12 +129,12 @@ impl ModuleScope {
         }
     }
 
-    pub(crate) fn import(&self, name: &str) -> Option<&str> {
+    pub(crate) fn imported_path(&self, name: &str) -> Option<&str> {
         let import = self.imports.iter().find(|(alias, _)| alias == name);
         import.map(|(_, path)| path.as_str())
     }
 
-    pub(crate) fn paths(&self, name: &str) -> Vec<String> {
+    pub(crate) fn possible_paths(&self, name: &str) -> Vec<String> {
         let full = self.imports.iter().find_map(|(alias, path)| {
             let rest = name.strip_prefix(alias.as_str())?;
             (rest.is_empty() || rest.starts_with('.')).then(|| format!("{path}{rest}"))
@@ -145,7 +145,7 @@ impl ModuleScope {
 }
 
 /// Converts the path of a rule from the spelling of OPA's tools: `jobs/deny` becomes `data.jobs.deny`.
-fn canonical(rule: &str) -> String {
+fn canonical_rule_path(rule: &str) -> String {
     let dotted = rule.trim_matches('/').replace('/', ".");
     if dotted.starts_with("data.") {
         dotted
@@ -154,7 +154,7 @@ fn canonical(rule: &str) -> String {
     }
 }
 
-pub(crate) fn readable(report: &str) -> String {
+pub(crate) fn readable_message(report: &str) -> String {
     let location_text = report.lines().find_map(|line| line.trim().strip_prefix("--> "));
     let line = location_text.and_then(|location| location.rsplit(':').nth(1)?.parse::<u32>().ok());
     let message = report.lines().find_map(|line| line.strip_prefix("error: "));
@@ -165,7 +165,7 @@ pub(crate) fn readable(report: &str) -> String {
     }
 }
 
-pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
+pub(crate) fn collect_defined_paths(modules: &[Ref<Module>]) -> BTreeSet<String> {
     let mut defined = BTreeSet::new();
     for module in modules {
         let package = format!("data.{}", module.package.refr.span().text());
@@ -186,13 +186,13 @@ pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
 fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String> {
     let scope = ModuleScope::from_module(module);
     let mut unknown = Vec::new();
-    walk::expressions(module, &mut |expression| {
+    walk::visit_expressions(module, &mut |expression| {
         let Expr::Call { fcn, .. } = expression else {
             return;
         };
         let name = fcn.span().text();
-        if !functions::exists(name) && !scope.paths(name).iter().any(|path| defined.contains(path)) {
-            let why = functions::why_missing(name);
+        if !functions::is_known(name) && !scope.possible_paths(name).iter().any(|path| defined.contains(path)) {
+            let why = functions::missing_reason(name);
             unknown.push(format!("line {}: `{name}` {why}", fcn.span().line));
         }
     });
@@ -201,7 +201,7 @@ fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String>
 
 /// Finds the rules `violation` that never have a message. Without this check, the engine would report such a rule only
 /// when a request is evaluated.
-fn wrong_violations(module: &Module) -> Vec<String> {
+fn violations_without_message(module: &Module) -> Vec<String> {
     let mut mistakes = Vec::new();
     for rule in &module.policy {
         let Rule::Spec { head, .. } = &**rule else {

@@ -18,7 +18,7 @@ use self::definitions::{PureFunction, PureFunctions};
 use crate::{policy::ModuleScope, walk};
 
 /// The maximum number of cached results of functions.
-const MOST_RESULTS: usize = 1000;
+const RESULTS_MAX: usize = 1000;
 
 const ARGUMENT: &str = "__argument";
 
@@ -48,7 +48,7 @@ struct RememberedFunction {
 
 impl RememberedFunctions {
     /// Prepares for a new input: deletes all cached results that depend on the previous input.
-    pub(crate) fn begin(&self, input: &Value) {
+    pub(crate) fn prepare_for_input(&self, input: &Value) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let RememberState {
             engine,
@@ -57,13 +57,13 @@ impl RememberedFunctions {
             ..
         } = &mut *state;
         engine.set_input(input.clone());
-        if results.len() > MOST_RESULTS {
+        if results.len() > RESULTS_MAX {
             results.clear();
         }
         results.retain(|(index, _), _| functions.get(*index).is_some_and(|function| !function.reads_input));
     }
 
-    fn add_to(&self, engine: &mut Engine, worthwhile_functions: &[&PureFunction]) -> Option<()> {
+    fn add_extensions(&self, engine: &mut Engine, worthwhile_functions: &[&PureFunction]) -> Option<()> {
         for (index, definition) in worthwhile_functions.iter().enumerate() {
             let state = Arc::clone(&self.state);
             let call = move |arguments: Vec<Value>| {
@@ -82,7 +82,7 @@ impl RememberedFunctions {
                 state.results.insert(key, result.clone());
                 Ok(result)
             };
-            let added = engine.add_extension(name(index), definition.arity, Box::new(call));
+            let added = engine.add_extension(extension_name(index), definition.arity, Box::new(call));
             added.ok()?;
         }
         Some(())
@@ -91,19 +91,19 @@ impl RememberedFunctions {
 
 /// Returns the name of the extension that finds the cached results of a function. A policy calls this extension in
 /// place of the function. In the second engine, a rule with the same name evaluates the function.
-fn name(index: usize) -> String {
+fn extension_name(index: usize) -> String {
     format!("__remembered_{index}")
 }
 
 /// Returns an engine that caches the results of functions; `None` if caching would make no function faster.
-pub(crate) fn remembering(
+pub(crate) fn remembering_engine(
     modules: &[Ref<Module>],
     texts: &[ModuleText],
     rule: &str,
-    new: impl Fn() -> Result<Engine, String>,
+    new_engine: impl Fn() -> Result<Engine, String>,
 ) -> Option<(Engine, RememberedFunctions)> {
     let definitions = PureFunctions::find(modules)?;
-    let worthwhile_functions = definitions.worthwhile(modules);
+    let worthwhile_functions = definitions.functions_worth_remembering(modules);
     if worthwhile_functions.is_empty() {
         return None;
     }
@@ -114,18 +114,18 @@ pub(crate) fn remembering(
             .collect();
         let (_, text) = second.get_mut(definition.module)?;
         let call = format!("{}({})", definition.name, arguments.join(", "));
-        text.push_str(&format!("\n{} := {call}\n", name(index)));
+        text.push_str(&format!("\n{} := {call}\n", extension_name(index)));
     }
     let described = worthwhile_functions
         .iter()
         .enumerate()
         .map(|(index, definition)| RememberedFunction {
-            rule: format!("{}.{}", definition.package, name(index)),
+            rule: format!("{}.{}", definition.package, extension_name(index)),
             reads_input: definition.reads_input,
         });
     let functions: Vec<RememberedFunction> = described.collect();
     let arguments: Arc<Mutex<Vec<Value>>> = Arc::default();
-    let mut engine = with_modules(second, &new)?;
+    let mut engine = with_modules(second, &new_engine)?;
     let shared = Arc::clone(&arguments);
     let argument = move |indices: Vec<Value>| {
         let arguments = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,8 +147,11 @@ pub(crate) fn remembering(
             results: BTreeMap::new(),
         })),
     };
-    let mut engine = with_modules(replace_calls(modules, texts, &definitions, &worthwhile_functions), &new)?;
-    remembered.add_to(&mut engine, &worthwhile_functions)?;
+    let mut engine = with_modules(
+        replace_calls(modules, texts, &definitions, &worthwhile_functions),
+        &new_engine,
+    )?;
+    remembered.add_extensions(&mut engine, &worthwhile_functions)?;
     engine.compile_with_entrypoint(&rule.into()).ok()?;
     Some((engine, remembered))
 }
@@ -171,17 +174,17 @@ fn replace_calls(
     for (module, (_, text)) in modules.iter().zip(&mut result) {
         let scope = ModuleScope::from_module(module);
         let mut calls: Vec<(usize, usize, String)> = Vec::new();
-        walk::expressions(module, &mut |expression| {
+        walk::visit_expressions(module, &mut |expression| {
             let Expr::Call { fcn, params, .. } = expression else {
                 return;
             };
-            let path = definitions.callee(&scope, fcn.span().text());
+            let path = definitions.pure_callee(&scope, fcn.span().text());
             let index = worthwhile_functions.iter().position(|definition| {
                 path.as_deref() == Some(&*definition.path()) && usize::from(definition.arity) == params.len()
             });
             let (start, end) = (usize::try_from(fcn.span().start), usize::try_from(fcn.span().end));
             if let (Some(index), Ok(start), Ok(end)) = (index, start, end) {
-                calls.push((start, end, name(index)));
+                calls.push((start, end, extension_name(index)));
             }
         });
         calls.sort();

@@ -11,7 +11,7 @@ pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
         (Operation::Delete, None) => old_object,
         (_, object) => object,
     };
-    let mut head = head(request).to_string();
+    let mut head = review_head(request).to_string();
     // The closing brace of the JSON text is removed, so that the fields `object` and `oldObject` can be appended. Their
     // values are JSON text already, and are appended without parsing them.
     head.pop();
@@ -25,7 +25,7 @@ pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
     Value::from_json_str(&head).map_err(Error::other)
 }
 
-fn head(request: &Request) -> Json {
+fn review_head(request: &Request) -> Json {
     let (kind, resource) = (request.kind(), request.resource());
     let kind = json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
     let resource = json!({"group": resource.group, "version": resource.version, "resource": resource.resource});
@@ -35,8 +35,8 @@ fn head(request: &Request) -> Json {
         "resource": resource,
         "requestKind": kind,
         "requestResource": resource,
-        "operation": operation(request.operation()),
-        "userInfo": user(request),
+        "operation": operation_name(request.operation()),
+        "userInfo": user_info(request),
         "dryRun": request.dry_run(),
         "options": request.options::<Json>().ok().flatten(),
     });
@@ -56,7 +56,7 @@ fn head(request: &Request) -> Json {
     review
 }
 
-fn operation(operation: Operation) -> &'static str {
+fn operation_name(operation: Operation) -> &'static str {
     match operation {
         Operation::Create => "CREATE",
         Operation::Update => "UPDATE",
@@ -65,7 +65,7 @@ fn operation(operation: Operation) -> &'static str {
     }
 }
 
-fn user(request: &Request) -> Json {
+fn user_info(request: &Request) -> Json {
     let user = request.user();
     let mut fields = Map::new();
     for (name, text) in [("username", &user.username), ("uid", &user.uid)] {

@@ -19,16 +19,16 @@ use regorus::{Engine, PolicyLengthConfig};
 use crate::{functions, policy, walk};
 
 /// The maximum length of a line of a module, in characters. Lines of generated policies are long.
-const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
+const LINE_LENGTH_MAX: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 
 /// The field of the input that contains the inventory. `data.inventory` in a module is replaced by this field.
-pub(crate) const INVENTORY: &str = "__inventory";
+pub(crate) const INVENTORY_FIELD: &str = "__inventory";
 
 /// Text that cannot be parsed is returned unchanged, so that the compiler reports the mistake.
 pub(crate) fn rewrite(path: &str, text: &str, is_v0: bool) -> String {
     let text = with_inventory_in_input(path, text).unwrap_or_else(|| text.to_owned());
     let text = with_tokens_rewritten(path, &text).unwrap_or(text);
-    let mut engine = engine(is_v0);
+    let mut engine = new_engine(is_v0);
     if engine.add_policy(path.to_owned(), text.clone()).is_err() {
         return text;
     }
@@ -38,11 +38,11 @@ pub(crate) fn rewrite(path: &str, text: &str, is_v0: bool) -> String {
     }
 }
 
-pub(crate) fn engine(is_v0: bool) -> Engine {
+pub(crate) fn new_engine(is_v0: bool) -> Engine {
     let mut engine = Engine::new();
     engine.set_rego_v0(is_v0);
     engine.set_policy_length_config(PolicyLengthConfig {
-        max_col: LONGEST_LINE,
+        max_col: LINE_LENGTH_MAX,
         ..PolicyLengthConfig::default()
     });
     engine
@@ -50,7 +50,7 @@ pub(crate) fn engine(is_v0: bool) -> Engine {
 
 type Insertion = (usize, String);
 
-fn inserted(text: &str, mut insertions: Vec<Insertion>) -> String {
+fn with_insertions(text: &str, mut insertions: Vec<Insertion>) -> String {
     insertions.sort_by_key(|(at, _)| *at);
     let mut result = text.to_owned();
     for (at, new) in insertions.into_iter().rev() {
@@ -66,10 +66,10 @@ struct RegoToken {
     end: usize,
 }
 
-fn tokens(path: &str, text: &str) -> Option<Vec<RegoToken>> {
+fn tokenize(path: &str, text: &str) -> Option<Vec<RegoToken>> {
     let source = Source::from_contents(path.to_owned(), text.to_owned()).ok()?;
     let mut lexer = Lexer::new(&source);
-    lexer.set_max_col(LONGEST_LINE);
+    lexer.set_max_col(LINE_LENGTH_MAX);
     let mut tokens = Vec::new();
     loop {
         let token = lexer.next_token().ok()?;
@@ -87,7 +87,7 @@ fn tokens(path: &str, text: &str) -> Option<Vec<RegoToken>> {
 
 fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
     const QUOTED: &str = "[\"inventory\"]";
-    let tokens = tokens(path, text)?;
+    let tokens = tokenize(path, text)?;
     let is_word = |index: Option<usize>, word: &str| {
         let token = index.and_then(|index| tokens.get(index));
         token.is_some_and(|token| text.get(token.start..token.end) == Some(word))
@@ -107,14 +107,14 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
             // the short name `inventory` from then on. So `as inventory` is added unless the policy gives another name.
             let has_name = !is_word(index.checked_sub(1), "import") || is_word(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
-            result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));
+            result.replace_range(token.start..end, &format!("input.{INVENTORY_FIELD}{name}"));
         }
     }
     Some(result)
 }
 
 fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
-    let tokens = tokens(path, text)?;
+    let tokens = tokenize(path, text)?;
     let token_text = |token: &RegoToken| match token.kind {
         TokenKind::Symbol | TokenKind::Ident => text.get(token.start..token.end).unwrap_or_default(),
         _ => "",
@@ -141,13 +141,17 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
                 "{" if matches!(before, "=" | ":=") => {}
                 "{" if head.is_none() => head = start.map(|start| (start, token.start)),
                 "{" => {}
-                _ if is_new_line && (start.is_none() || !continues(before, symbol)) => {
+                _ if is_new_line && (start.is_none() || !continues_statement(before, symbol)) => {
                     (start, head, has_else) = (Some(token.start), None, false);
                 }
                 _ => {}
             }
         }
-        if symbol == "(" && is_new_line && open.last() == Some(&"{") && previous.is_some_and(|p| ends(p, before)) {
+        if symbol == "("
+            && is_new_line
+            && open.last() == Some(&"{")
+            && previous.is_some_and(|p| ends_expression(p, before))
+        {
             insertions.push((token.start, "; ".to_owned()));
         }
         match symbol {
@@ -157,17 +161,17 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
         }
         previous = Some(token);
     }
-    Some(inserted(text, insertions))
+    Some(with_insertions(text, insertions))
 }
 
 /// Returns whether a line continues the statement of the previous line. `before` is the last token of the previous
 /// line, and `symbol` the first token of this line. Neither of them may be inside of brackets.
-fn continues(before: &str, symbol: &str) -> bool {
+fn continues_statement(before: &str, symbol: &str) -> bool {
     matches!(before, "=" | ":=" | "." | "else" | "contains" | "if" | "default")
         || matches!(symbol, "=" | ":=" | "if" | "contains")
 }
 
-fn ends(token: &RegoToken, text: &str) -> bool {
+fn ends_expression(token: &RegoToken, text: &str) -> bool {
     match token.kind {
         TokenKind::Symbol => matches!(text, ")" | "]" | "}"),
         TokenKind::Ident => !matches!(text, "in" | "not" | "with" | "as" | "some" | "every" | "if" | "else"),
@@ -178,12 +182,12 @@ fn ends(token: &RegoToken, text: &str) -> bool {
 fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
     let mut bindings = SourceEdits {
         text,
-        defined_paths: policy::defined(std::slice::from_ref(module)),
+        defined_paths: policy::collect_defined_paths(std::slice::from_ref(module)),
         insertions: Vec::new(),
         replacements: Vec::new(),
-        count: 0,
+        binding_count: 0,
     };
-    walk::queries(module, &mut |query| bindings.query(query));
+    walk::visit_queries(module, &mut |query| bindings.bind_arguments(query));
     let SourceEdits {
         insertions,
         replacements,
@@ -204,16 +208,16 @@ struct SourceEdits<'a> {
     defined_paths: BTreeSet<String>,
     insertions: Vec<Insertion>,
     replacements: Vec<(usize, usize, String)>,
-    count: usize,
+    binding_count: usize,
 }
 
 impl SourceEdits<'_> {
-    fn query(&mut self, query: &Query) {
+    fn bind_arguments(&mut self, query: &Query) {
         for statement in &query.stmts {
             let (span, expr) = match &statement.literal {
                 Literal::NotExpr { span, expr } => (span, expr),
                 Literal::Expr { expr, .. } => {
-                    self.result(expr);
+                    self.rewrite_as_equation(expr);
                     continue;
                 }
                 _ => continue,
@@ -231,7 +235,7 @@ impl SourceEdits<'_> {
             };
             let mut bound = Vec::new();
             for argument in arguments {
-                hoisted(argument, &mut bound);
+                collect_hoisted(argument, &mut bound);
             }
             bound.retain(|bound| !has_equal_sides || matches!(bound, Expr::Call { .. }));
             let at = usize::try_from(span.start).unwrap_or(usize::MAX);
@@ -243,7 +247,7 @@ impl SourceEdits<'_> {
 
     /// Rewrites a call as an equation if its last argument receives the result. `plus(1, 2, x)`, for example, becomes
     /// `x = plus(1, 2)`.
-    fn result(&mut self, expression: &Expr) {
+    fn rewrite_as_equation(&mut self, expression: &Expr) {
         let Expr::Call { span, fcn, params, .. } = expression else {
             return;
         };
@@ -280,8 +284,8 @@ impl SourceEdits<'_> {
         if single_line.contains('#') {
             return;
         }
-        self.count += 1;
-        let name = format!("__bound_{}", self.count);
+        self.binding_count += 1;
+        let name = format!("__bound_{}", self.binding_count);
         self.insertions.push((at, format!("{name} := {single_line}; ")));
         let lines = self.text.get(from..to).unwrap_or_default().matches('\n').count();
         self.replacements
@@ -291,23 +295,23 @@ impl SourceEdits<'_> {
 
 /// Finds the references and calls in an argument, and adds them to `bound`. If a reference or call is inside of another
 /// one, or inside of a comprehension, it is left out.
-fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
+fn collect_hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
     match &**expression {
         Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } => bound.push(expression),
         Expr::Array { items, .. } | Expr::Set { items, .. } => {
             for item in items {
-                hoisted(item, bound);
+                collect_hoisted(item, bound);
             }
         }
         Expr::Object { fields, .. } => {
             for (_, key, value) in fields {
-                hoisted(key, bound);
-                hoisted(value, bound);
+                collect_hoisted(key, bound);
+                collect_hoisted(value, bound);
             }
         }
         Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
-            hoisted(lhs, bound);
-            hoisted(rhs, bound);
+            collect_hoisted(lhs, bound);
+            collect_hoisted(rhs, bound);
         }
         _ => {}
     }

@@ -26,7 +26,7 @@ fn pod(image: &str) -> Json {
            "spec": {"containers": [{"name": "web", "image": image}]}})
 }
 
-fn mistakes(settings: Json) -> Vec<(String, String)> {
+fn settings_mistakes(settings: Json) -> Vec<(String, String)> {
     match testing::configure::<Rego>(settings) {
         Ok(_) => Vec::new(),
         Err(errors) => {
@@ -38,12 +38,12 @@ fn mistakes(settings: Json) -> Vec<(String, String)> {
     }
 }
 
-fn admitted(settings: Json, object: Json) -> Result<Outcome, Error> {
+fn admit(settings: Json, object: Json) -> Result<Outcome, Error> {
     let plugin = testing::configure::<Rego>(settings).expect("the settings are right");
     testing::create(object).admit(&plugin)
 }
 
-fn message(outcome: &Outcome) -> Option<&str> {
+fn denial_message(outcome: &Outcome) -> Option<&str> {
     outcome.denial().map(|denial| denial.message.as_str())
 }
 
@@ -57,10 +57,10 @@ fn the_value_of_an_entry_point_may_be_a_set_a_boolean_or_a_review() {
         ("data.pods.main", "web:1", None),
         ("data.pods.main", "db:1", Some("no")),
     ] {
-        let outcome = admitted(json!({"rego": PODS, "entrypoint": rule}), pod(image)).expect("there is a verdict");
-        assert_eq!(message(&outcome), denial, "{rule} {image}");
+        let outcome = admit(json!({"rego": PODS, "entrypoint": rule}), pod(image)).expect("there is a verdict");
+        assert_eq!(denial_message(&outcome), denial, "{rule} {image}");
     }
-    let failure = admitted(json!({"rego": PODS, "entrypoint": "data.pods.number"}), pod("web:1"))
+    let failure = admit(json!({"rego": PODS, "entrypoint": "data.pods.number"}), pod("web:1"))
         .expect_err("a number is no verdict")
         .to_string();
     assert!(
@@ -90,8 +90,8 @@ fn messages_of_violations_begin_with_the_name_of_the_constraint() {
             rego,
             json!({"c": {"parameters": {"labels": ["b", "a"]}, "actions": actions}}),
         );
-        let outcome = admitted(settings, pod("web:1")).expect("there is a verdict");
-        assert_eq!(message(&outcome), denial);
+        let outcome = admit(settings, pod("web:1")).expect("there is a verdict");
+        assert_eq!(denial_message(&outcome), denial);
         assert_eq!(outcome.warnings(), warnings);
     }
 }
@@ -105,7 +105,7 @@ fn the_review_of_a_delete_contains_the_deleted_object() {
     let outcome = testing::delete(pod("web:1"))
         .admit(&plugin)
         .expect("there is a verdict");
-    assert_eq!(message(&outcome), Some("[c] web"));
+    assert_eq!(denial_message(&outcome), Some("[c] web"));
 }
 
 /// Policies for OPA find the request in `input.request`, but templates of Gatekeeper do not (gatekeeper#3545).
@@ -115,8 +115,8 @@ fn the_input_of_a_template_has_only_the_review_and_the_parameters() {
         violation[{"msg": concat(",", sort([name | input[name]]))}] { true }
         violation[{"msg": "request"}] { input.request.kind.kind == "Pod" }"#;
     let settings = template(rego, json!({"c": {"actions": ["deny"]}}));
-    let outcome = admitted(settings, pod("web:1")).expect("there is a verdict");
-    assert_eq!(message(&outcome), Some("[c] parameters,review"));
+    let outcome = admit(settings, pod("web:1")).expect("there is a verdict");
+    assert_eq!(denial_message(&outcome), Some("[c] parameters,review"));
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn the_inventory_contains_the_objects_of_the_cluster() {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "db", "namespace": "shop"}, "spec": {"replicas": 1}}),
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}),
     ];
-    let outcome = testing::with_cluster(objects, || admitted(settings, pod("web:1"))).expect("there is a verdict");
-    assert_eq!(message(&outcome), Some("[c] shop/web on n1"));
+    let outcome = testing::with_cluster(objects, || admit(settings, pod("web:1"))).expect("there is a verdict");
+    assert_eq!(denial_message(&outcome), Some("[c] shop/web on n1"));
 }
 
 #[test]
@@ -162,10 +162,10 @@ fn a_function_with_arguments_of_a_wrong_type_is_undefined() {
           net.cidr_contains_matches("10.0.0.0/8", ["10.1.0.1", "11.0.0.1"]) == {["10.0.0.0/8", 0]}
         }"#;
     let settings = template(rego, json!({"c": {"actions": ["deny"]}}));
-    let outcome = admitted(settings, pod("web:1")).expect("there is a verdict");
+    let outcome = admit(settings, pod("web:1")).expect("there is a verdict");
     let expected = "[c] [1, 2]\n[c] any\n[c] cast\n[c] globs\n[c] long\n[c] networks\n[c] one %!v(MISSING)\n[c] pattern\n\
                     [c] sets";
-    assert_eq!(message(&outcome), Some(expected));
+    assert_eq!(denial_message(&outcome), Some(expected));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn mistakes_are_reported_with_path_and_line() {
             "line 3: a violation is an object with a message: write `violation[{\"msg\": msg}]`",
         ),
     ] {
-        let template_mistakes = mistakes(template(rego, constraints.clone()));
+        let template_mistakes = settings_mistakes(template(rego, constraints.clone()));
         let [(pointer, message)] = template_mistakes.as_slice() else {
             panic!("{rego}: {template_mistakes:?}");
         };
@@ -228,13 +228,13 @@ fn mistakes_are_reported_with_path_and_line() {
         ("violation = {{\"msg\": \"a\"}}", true),
     ] {
         let rego = format!("package t\n{head} {{ v := input.review.object.a }}\n");
-        let head_mistakes = mistakes(template(&rego, constraints.clone()));
+        let head_mistakes = settings_mistakes(template(&rego, constraints.clone()));
         assert_eq!(head_mistakes.is_empty(), is_right, "{head}: {head_mistakes:?}");
     }
-    let entry_point_mistakes = mistakes(json!({"rego": PODS, "entrypoint": "data.pods.denny"}));
+    let entry_point_mistakes = settings_mistakes(json!({"rego": PODS, "entrypoint": "data.pods.denny"}));
     let expected = "there is no rule data.pods.denny; name one, `data.pods.deny`";
     assert_eq!(entry_point_mistakes, [("/entrypoint".to_owned(), expected.to_owned())]);
-    let rego_mistakes = mistakes(json!({"rego": PODS}));
+    let rego_mistakes = settings_mistakes(json!({"rego": PODS}));
     assert_eq!(
         rego_mistakes.first().map(|(pointer, _)| pointer.as_str()),
         Some("/entrypoint")

@@ -12,7 +12,7 @@ pub(crate) struct PreparedConstraint {
     pub(crate) actions: Vec<EnforcementAction>,
 }
 
-pub(crate) fn of_constraint(constraint: &PreparedConstraint, violations: &Value) -> Result<Response, Error> {
+pub(crate) fn constraint_response(constraint: &PreparedConstraint, violations: &Value) -> Result<Response, Error> {
     let mut messages = Vec::new();
     for violation in items(violations).ok_or_else(|| Error::other("`violation` is not a set"))? {
         match field(violation, "msg") {
@@ -38,9 +38,9 @@ pub(crate) fn of_constraint(constraint: &PreparedConstraint, violations: &Value)
     Ok(response)
 }
 
-pub(crate) fn of_entry_point(rule: &str, value: &Value) -> Result<Response, Error> {
+pub(crate) fn entry_point_response(rule: &str, value: &Value) -> Result<Response, Error> {
     if let Some(items) = items(value) {
-        let messages: Vec<String> = items.map(message).collect();
+        let messages: Vec<String> = items.map(violation_message).collect();
         return Ok(if messages.is_empty() {
             Response::allow()
         } else {
@@ -51,7 +51,7 @@ pub(crate) fn of_entry_point(rule: &str, value: &Value) -> Result<Response, Erro
     match value {
         Value::Bool(true) if is_allow => Ok(Response::allow()),
         Value::Bool(false) | Value::Undefined if is_allow => Ok(Response::deny(format!("{rule} is not true"))),
-        Value::Object(_) => of_review(rule, value),
+        Value::Object(_) => review_response(rule, value),
         Value::Undefined => Err(Error::other(format!("{rule} is undefined"))),
         other => {
             let text = format::value_text(other);
@@ -63,7 +63,7 @@ pub(crate) fn of_entry_point(rule: &str, value: &Value) -> Result<Response, Erro
     }
 }
 
-fn of_review(rule: &str, review: &Value) -> Result<Response, Error> {
+fn review_response(rule: &str, review: &Value) -> Result<Response, Error> {
     let response = field(review, "response").unwrap_or(review);
     let denial = || {
         let status = field(response, "status")?;
@@ -85,12 +85,12 @@ fn of_review(rule: &str, review: &Value) -> Result<Response, Error> {
         }
     };
     for warning in field(response, "warnings").and_then(items).into_iter().flatten() {
-        answer = answer.warn(message(warning));
+        answer = answer.warn(violation_message(warning));
     }
     Ok(answer)
 }
 
-fn message(item: &Value) -> String {
+fn violation_message(item: &Value) -> String {
     let message_field = ["msg", "message"].iter().find_map(|name| field(item, name));
     match message_field.unwrap_or(item) {
         Value::String(message) => message.to_string(),

@@ -14,12 +14,12 @@ const KUBE_SIDECAR_INJECTOR: (&str, &str) = (
 const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-public"];
 
 /// The value that kube-sidecar-injector writes into its status annotation. It is read case-insensitively.
-const INJECTED: &str = "injected";
+const INJECTED_STATUS: &str = "injected";
 
 #[derive(Debug)]
 pub(crate) struct AnnotationPair {
-    pub(crate) answer: String,
-    pub(crate) status: String,
+    pub(crate) choice_annotation: String,
+    pub(crate) status_annotation: String,
     pub(crate) style: AnnotationStyle,
 }
 
@@ -40,9 +40,9 @@ pub(crate) enum InjectionChoice {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnnotatedChoice<'a> {
-    pub(crate) wish: InjectionChoice,
+    pub(crate) choice: InjectionChoice,
     pub(crate) value: &'a str,
-    pub(crate) marks: &'a AnnotationPair,
+    pub(crate) annotations: &'a AnnotationPair,
 }
 
 /// The annotations that the plugin understands: those of the configured convention, and sometimes also those of
@@ -50,7 +50,7 @@ pub(crate) struct AnnotatedChoice<'a> {
 #[derive(Debug)]
 pub(crate) struct Conventions {
     pub(crate) main: AnnotationPair,
-    understood: Option<AnnotationPair>,
+    kube_annotations: Option<AnnotationPair>,
 }
 
 impl Conventions {
@@ -73,51 +73,58 @@ impl Conventions {
             Convention::KubeSidecarInjector => (AnnotationStyle::KubeSidecarInjector, KUBE_SIDECAR_INJECTOR),
         };
         let main = AnnotationPair {
-            answer: answer.unwrap_or_else(|| names.0.to_owned()),
-            status: status.unwrap_or_else(|| names.1.to_owned()),
+            choice_annotation: answer.unwrap_or_else(|| names.0.to_owned()),
+            status_annotation: status.unwrap_or_else(|| names.1.to_owned()),
             style,
         };
         // The settings may use a name such as `sidecar-injector-webhook.morven.me/inject` for another annotation. Then
         // the annotations of kube-sidecar-injector are not read.
-        let is_taken = |name: &str| name == main.answer || name == main.status || is_added(name);
+        let is_taken = |name: &str| name == main.choice_annotation || name == main.status_annotation || is_added(name);
         let (answer, status) = KUBE_SIDECAR_INJECTOR;
         let understood =
             (convention == Convention::Both && !is_taken(answer) && !is_taken(status)).then(|| AnnotationPair {
-                answer: answer.to_owned(),
-                status: status.to_owned(),
+                choice_annotation: answer.to_owned(),
+                status_annotation: status.to_owned(),
                 style: AnnotationStyle::KubeSidecarInjector,
             });
-        Self { main, understood }
+        Self {
+            main,
+            kube_annotations: understood,
+        }
     }
 
-    pub(crate) fn skips(&self, namespace: Option<&str>) -> bool {
-        self.main.style == AnnotationStyle::KubeSidecarInjector && is_system(namespace)
+    pub(crate) fn skips_namespace(&self, namespace: Option<&str>) -> bool {
+        self.main.style == AnnotationStyle::KubeSidecarInjector && is_system_namespace(namespace)
     }
 
     /// Returns the annotation with which a workload opts in or out. A workload may have both the annotation of the
     /// configured convention and that of kube-sidecar-injector. The configured one takes precedence then.
-    pub(crate) fn answer<'a>(
+    pub(crate) fn annotated_choice<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,
         workload: &'a Workload<'_>,
         namespace: Option<&str>,
     ) -> Option<AnnotatedChoice<'a>> {
-        self.all().find_map(|marks| {
+        self.annotation_pairs().find_map(|marks| {
             let value = template
-                .annotation(&marks.answer)
-                .or_else(|| workload.annotation(&marks.answer))?;
-            let wish = match (marks.style.read(value), marks.style) {
-                (InjectionChoice::Ask, AnnotationStyle::KubeSidecarInjector) if is_system(namespace) => {
+                .annotation(&marks.choice_annotation)
+                .or_else(|| workload.annotation(&marks.choice_annotation))?;
+            let wish = match (marks.style.parse_choice(value), marks.style) {
+                (InjectionChoice::Ask, AnnotationStyle::KubeSidecarInjector) if is_system_namespace(namespace) => {
                     InjectionChoice::Decline
                 }
                 (wish, _) => wish,
             };
-            Some(AnnotatedChoice { wish, value, marks })
+            Some(AnnotatedChoice {
+                choice: wish,
+                value,
+                annotations: marks,
+            })
         })
     }
 
-    pub(crate) fn is_done(&self, template: &PodTemplate<'_>) -> bool {
-        self.all().any(|marks| marks.says_injected(template))
+    pub(crate) fn is_injected(&self, template: &PodTemplate<'_>) -> bool {
+        self.annotation_pairs().any(|marks| marks.has_injected_status(template))
     }
 
     /// Returns the status annotation of the template if it lists the injected containers. BCS drops the names of
@@ -125,46 +132,48 @@ impl Conventions {
     pub(crate) fn status_list<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
         let lists_containers = self.main.style == AnnotationStyle::Admittance;
         lists_containers
-            .then(|| template.annotation(&self.main.status))
+            .then(|| template.annotation(&self.main.status_annotation))
             .flatten()
     }
 
     /// Returns those annotations that record an injection but are missing in the template.
-    pub(crate) fn missing_status<'a>(
+    pub(crate) fn missing_status_annotations<'a>(
         &'a self,
         template: &PodTemplate<'_>,
         answer: Option<AnnotatedChoice<'_>>,
         containers: &'a str,
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let answer_annotation = answer.map(|answer| answer.marks.answer.as_str());
-        self.all().filter_map(move |marks| match marks.style {
+        let answer_annotation = answer.map(|answer| answer.annotations.choice_annotation.as_str());
+        self.annotation_pairs().filter_map(move |marks| match marks.style {
             AnnotationStyle::Admittance => {
-                let is_missing = !containers.is_empty() && template.annotation(&marks.status).is_none();
-                is_missing.then_some((marks.status.as_str(), containers))
+                let is_missing = !containers.is_empty() && template.annotation(&marks.status_annotation).is_none();
+                is_missing.then_some((marks.status_annotation.as_str(), containers))
             }
             AnnotationStyle::KubeSidecarInjector => {
-                let speaks = marks.answer == self.main.answer || answer_annotation == Some(&marks.answer);
-                (speaks && !marks.says_injected(template)).then_some((marks.status.as_str(), INJECTED))
+                let speaks = marks.choice_annotation == self.main.choice_annotation
+                    || answer_annotation == Some(&marks.choice_annotation);
+                (speaks && !marks.has_injected_status(template))
+                    .then_some((marks.status_annotation.as_str(), INJECTED_STATUS))
             }
         })
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &AnnotationPair> {
-        std::iter::once(&self.main).chain(&self.understood)
+    pub(crate) fn annotation_pairs(&self) -> impl Iterator<Item = &AnnotationPair> {
+        std::iter::once(&self.main).chain(&self.kube_annotations)
     }
 }
 
 impl AnnotationPair {
-    fn says_injected(&self, template: &PodTemplate<'_>) -> bool {
+    fn has_injected_status(&self, template: &PodTemplate<'_>) -> bool {
         self.style == AnnotationStyle::KubeSidecarInjector
             && template
-                .annotation(&self.status)
-                .is_some_and(|status| status.eq_ignore_ascii_case(INJECTED))
+                .annotation(&self.status_annotation)
+                .is_some_and(|status| status.eq_ignore_ascii_case(INJECTED_STATUS))
     }
 }
 
 impl AnnotationStyle {
-    fn read(self, value: &str) -> InjectionChoice {
+    fn parse_choice(self, value: &str) -> InjectionChoice {
         let is_any_of = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
         let (ask, decline): (&[&str], &[&str]) = match self {
             Self::Admittance => (
@@ -184,7 +193,7 @@ impl AnnotationStyle {
         }
     }
 
-    pub(crate) fn words(self) -> (&'static str, &'static str) {
+    pub(crate) fn opt_in_and_out_words(self) -> (&'static str, &'static str) {
         match self {
             Self::Admittance => ("true", "false"),
             Self::KubeSidecarInjector => ("yes", "no"),
@@ -192,6 +201,6 @@ impl AnnotationStyle {
     }
 }
 
-fn is_system(namespace: Option<&str>) -> bool {
+fn is_system_namespace(namespace: Option<&str>) -> bool {
     namespace.is_some_and(|namespace| SYSTEM_NAMESPACES.contains(&namespace))
 }

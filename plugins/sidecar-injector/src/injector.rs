@@ -105,7 +105,7 @@ impl Injector {
     pub(crate) fn admit(&self, request: &Request) -> Result<Response, Error> {
         let writes = matches!(request.operation(), Operation::Create | Operation::Update);
         let namespace = request.namespace();
-        if !writes || request.subresource().is_some() || self.conventions.skips(namespace) {
+        if !writes || request.subresource().is_some() || self.conventions.skips_namespace(namespace) {
             return Ok(Response::allow());
         }
         let Some(workload) = Workload::read(request)? else {
@@ -127,21 +127,25 @@ impl Injector {
         let mut patch = Patch::new();
         let mut unclear = None;
         for template in workload.templates() {
-            let answer = self.conventions.answer(template, &workload, namespace);
-            if answer.is_some_and(|answer| answer.wish == InjectionChoice::Unclear) {
+            let answer = self.conventions.annotated_choice(template, &workload, namespace);
+            if answer.is_some_and(|answer| answer.choice == InjectionChoice::Unclear) {
                 unclear = answer;
             }
-            if self.injects(template, answer) {
+            if self.should_inject(template, answer) {
                 self.inject(template, answer, &mut patch)?;
             }
         }
         let response = Response::patch(patch);
         Ok(match unclear {
-            Some(AnnotatedChoice { value, marks, .. }) => {
-                let (yes, no) = marks.style.words();
+            Some(AnnotatedChoice {
+                value,
+                annotations: marks,
+                ..
+            }) => {
+                let (yes, no) = marks.style.opt_in_and_out_words();
                 response.warn(format!(
                     "the annotation {} is \"{value}\", which is neither \"{yes}\" nor \"{no}\"; it has no effect",
-                    marks.answer
+                    marks.choice_annotation
                 ))
             }
             None => response,
@@ -155,7 +159,7 @@ fn check_annotations(
     labels: &BTreeMap<String, String>,
     errors: &mut SettingsErrors,
 ) {
-    let (answer, status) = (&conventions.main.answer, &conventions.main.status);
+    let (answer, status) = (&conventions.main.choice_annotation, &conventions.main.status_annotation);
     for (field, value) in [("annotation", answer), ("statusAnnotation", status)] {
         if value.is_empty() {
             errors.push(
@@ -189,11 +193,11 @@ fn check_annotations(
 }
 
 impl Injector {
-    fn injects(&self, template: &PodTemplate<'_>, answer: Option<AnnotatedChoice<'_>>) -> bool {
-        let wish = answer.map(|answer| answer.wish);
+    fn should_inject(&self, template: &PodTemplate<'_>, answer: Option<AnnotatedChoice<'_>>) -> bool {
+        let wish = answer.map(|answer| answer.choice);
         match self.mode {
-            InjectionMode::OptOut => wish != Some(InjectionChoice::Decline) && !self.conventions.is_done(template),
-            InjectionMode::OptIn => wish == Some(InjectionChoice::Ask) && !self.conventions.is_done(template),
+            InjectionMode::OptOut => wish != Some(InjectionChoice::Decline) && !self.conventions.is_injected(template),
+            InjectionMode::OptIn => wish == Some(InjectionChoice::Ask) && !self.conventions.is_injected(template),
             InjectionMode::Always => true,
         }
     }
@@ -216,13 +220,13 @@ impl Injector {
         };
 
         let missing = self.containers.iter().filter(|element| !present(containers, element));
-        append(patch, spec, "containers", true, missing)?;
+        append_elements(patch, spec, "containers", true, missing)?;
 
         let missing = self
             .init_containers
             .iter()
             .filter(|element| !present(init_containers.unwrap_or_default(), element));
-        append(patch, spec, "initContainers", init_containers.is_some(), missing)?;
+        append_elements(patch, spec, "initContainers", init_containers.is_some(), missing)?;
 
         let volumes = template.volumes.as_deref();
         let missing = self.volumes.iter().filter(|element| {
@@ -231,7 +235,7 @@ impl Injector {
                 .iter()
                 .any(|volume| volume.name.as_deref() == Some(&element.name))
         });
-        append(patch, spec, "volumes", volumes.is_some(), missing)?;
+        append_elements(patch, spec, "volumes", volumes.is_some(), missing)?;
 
         let secrets = template.image_pull_secrets.as_deref();
         let missing = self.image_pull_secrets.iter().filter(|element| {
@@ -240,31 +244,33 @@ impl Injector {
                 .iter()
                 .any(|secret| secret.name.as_deref() == Some(&element.name))
         });
-        append(patch, spec, "imagePullSecrets", secrets.is_some(), missing)?;
+        append_elements(patch, spec, "imagePullSecrets", secrets.is_some(), missing)?;
 
-        let status = self.conventions.missing_status(template, answer, &self.status);
+        let status = self
+            .conventions
+            .missing_status_annotations(template, answer, &self.status);
         let annotations = template.annotations.as_ref();
-        let missing = absent(&self.annotations, annotations).chain(status);
-        insert(patch, template, "annotations", annotations.is_some(), missing)?;
+        let missing = missing_entries(&self.annotations, annotations).chain(status);
+        insert_entries(patch, template, "annotations", annotations.is_some(), missing)?;
 
         let labels = template.labels.as_ref();
-        insert(
+        insert_entries(
             patch,
             template,
             "labels",
             labels.is_some(),
-            absent(&self.labels, labels),
+            missing_entries(&self.labels, labels),
         )
     }
 }
 
-fn absent<'a>(
+fn missing_entries<'a>(
     added: &'a BTreeMap<String, String>,
-    present: Option<&TextMap<'_>>,
+    existing: Option<&TextMap<'_>>,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {
     added
         .iter()
-        .filter(move |(key, _)| !present.is_some_and(|present| present.contains_key(key)))
+        .filter(move |(key, _)| !existing.is_some_and(|present| present.contains_key(key)))
         .map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
@@ -286,10 +292,10 @@ fn is_present(list: &[Container<'_>], element: &AddedElement, status: Option<&st
         || (!element.image.is_empty() && nameless.any(|container| container.image.as_deref() == Some(&element.image)))
 }
 
-fn append<'a>(
+fn append_elements<'a>(
     patch: &mut Patch,
     spec: &Pointer,
-    list: &str,
+    list_field: &str,
     exists: bool,
     missing: impl Iterator<Item = &'a AddedElement>,
 ) -> Result<(), Error> {
@@ -297,7 +303,7 @@ fn append<'a>(
     if missing.peek().is_none() {
         return Ok(());
     }
-    let mut path = spec.with_trailing_token(list);
+    let mut path = spec.with_trailing_token(list_field);
     patch.ensure_array(&path, exists);
     path.push_back("-");
     for element in missing {
@@ -306,10 +312,10 @@ fn append<'a>(
     Ok(())
 }
 
-fn insert<'a>(
+fn insert_entries<'a>(
     patch: &mut Patch,
     template: &PodTemplate<'_>,
-    map: &str,
+    map_field: &str,
     exists: bool,
     missing: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<(), Error> {
@@ -318,7 +324,7 @@ fn insert<'a>(
         return Ok(());
     }
     patch.ensure_object(&template.metadata_path, template.has_metadata);
-    let path = template.metadata_path.with_trailing_token(map);
+    let path = template.metadata_path.with_trailing_token(map_field);
     patch.ensure_object(&path, exists);
     for (key, value) in missing {
         patch.add(path.with_trailing_token(key), value)?;

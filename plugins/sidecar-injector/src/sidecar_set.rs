@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use admittance_sdk::prelude::*;
 use admittance_sdk::serde_json::{self, Map, Value};
 
-use pod::{NamedElement, PodContainer, TargetPod, TargetPodMetadata, text};
+use pod::{NamedElement, PodContainer, TargetPod, TargetPodMetadata, text_value};
 use settings::{ContainerName, ContainerOrder, ContainerReader, Sidecar, named_elements};
 pub use settings::{PatchPolicy, PodMetadata, SidecarSet};
 
 /// The annotation that lists the SidecarSets that were injected into a Pod.
-const LIST: &str = "kruise.io/sidecarset-injected-list";
+const INJECTED_LIST_ANNOTATION: &str = "kruise.io/sidecarset-injected-list";
 
 /// A SidecarSet that is ready to be injected into Pods.
 #[derive(Debug)]
@@ -40,10 +40,10 @@ impl Injection {
         }
         let image_pull_secrets = named_elements("imagePullSecrets", set.image_pull_secrets, &mut errors);
         let mut volumes = set.volumes;
-        volumes.iter_mut().for_each(defaults::of_volume);
+        volumes.iter_mut().for_each(defaults::set_volume_defaults);
         let mut reader = ContainerReader::new(named_elements("volumes", volumes, &mut errors), &mut errors);
-        let mut init_containers = reader.sidecars("initContainers", set.init_containers, ContainerOrder::After);
-        let containers = reader.sidecars("containers", set.containers, ContainerOrder::Before);
+        let mut init_containers = reader.read_sidecars("initContainers", set.init_containers, ContainerOrder::After);
+        let containers = reader.read_sidecars("containers", set.containers, ContainerOrder::Before);
         let volumes = reader.used_volumes();
         errors.check()?;
         init_containers.sort_by(|one, other| one.name.cmp(&other.name));
@@ -77,35 +77,35 @@ impl Injection {
             let pod_containers = containers.unwrap_or_default();
             sidecars
                 .iter()
-                .map(|sidecar| sidecar.in_pod(pod_containers, &metadata))
+                .map(|sidecar| sidecar.container_for_pod(pod_containers, &metadata))
                 .collect()
         };
-        merge(
+        merge_containers(
             "initContainers",
             (&self.init_containers, injected(&self.init_containers)?),
             spec.init_containers.as_deref(),
             true,
             &mut patch,
         )?;
-        merge(
+        merge_containers(
             "containers",
             (&self.containers, injected(&self.containers)?),
             containers,
             false,
             &mut patch,
         )?;
-        append("volumes", &self.volumes, spec.volumes.as_deref(), &mut patch)?;
+        append_missing_elements("volumes", &self.volumes, spec.volumes.as_deref(), &mut patch)?;
         let secrets = spec.image_pull_secrets.as_deref();
-        append("imagePullSecrets", &self.image_pull_secrets, secrets, &mut patch)?;
+        append_missing_elements("imagePullSecrets", &self.image_pull_secrets, secrets, &mut patch)?;
         patch.ensure_object(pointer!["metadata"], has_metadata);
         patch.ensure_object(pointer!["metadata", "annotations"], metadata.annotations.is_some());
-        for (key, value) in self.annotations(&metadata)? {
+        for (key, value) in self.new_annotations(&metadata)? {
             patch.add(pointer!["metadata", "annotations", key], &value)?;
         }
         Ok(Response::patch(patch))
     }
 
-    fn annotations(&self, metadata: &TargetPodMetadata<'_>) -> Result<BTreeMap<String, String>, Error> {
+    fn new_annotations(&self, metadata: &TargetPodMetadata<'_>) -> Result<BTreeMap<String, String>, Error> {
         let mut added_annotations = BTreeMap::new();
         for PodMetadata {
             annotations,
@@ -114,7 +114,7 @@ impl Injection {
         {
             for (key, value) in annotations {
                 let added_here = added_annotations.get(key).map(String::as_str);
-                let present = added_here.or_else(|| text(metadata.annotations.as_ref(), key));
+                let present = added_here.or_else(|| text_value(metadata.annotations.as_ref(), key));
                 let value = match (patch_policy, present) {
                     (PatchPolicy::Retain, Some(_)) => continue,
                     (PatchPolicy::MergePatchJson, Some(present)) if !present.is_empty() => {
@@ -126,37 +126,44 @@ impl Injection {
                 added_annotations.insert(key.clone(), value);
             }
         }
-        let list = text(metadata.annotations.as_ref(), LIST).unwrap_or_default();
+        let list = text_value(metadata.annotations.as_ref(), INJECTED_LIST_ANNOTATION).unwrap_or_default();
         let listed_names: BTreeSet<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
         let names: BTreeSet<&str> = listed_names.into_iter().chain([self.name.as_str()]).collect();
-        added_annotations.insert(LIST.to_owned(), names.into_iter().collect::<Vec<_>>().join(","));
+        added_annotations.insert(
+            INJECTED_LIST_ANNOTATION.to_owned(),
+            names.into_iter().collect::<Vec<_>>().join(","),
+        );
         Ok(added_annotations)
     }
 }
 
 impl Sidecar {
-    fn in_pod(&self, pod_containers: &[PodContainer<'_>], metadata: &TargetPodMetadata<'_>) -> Result<Value, Error> {
+    fn container_for_pod(
+        &self,
+        pod_containers: &[PodContainer<'_>],
+        metadata: &TargetPodMetadata<'_>,
+    ) -> Result<Value, Error> {
         let mut container = self.container.clone();
-        let mut env = self.transferred(pod_containers, metadata)?;
+        let mut env = self.transferred_variables(pod_containers, metadata)?;
         if self.shares_volumes {
             let mut mounts = Vec::new();
             for pod_container in pod_containers {
-                pod_container.share(&mut mounts, &mut env)?;
+                pod_container.share_mounts(&mut mounts, &mut env)?;
             }
-            extend(&mut container, "volumeMounts", "mountPath", mounts);
+            extend_list(&mut container, "volumeMounts", "mountPath", mounts);
         }
         if self.shares_devices {
             let mut devices = Vec::new();
             for own_container in pod_containers {
                 own_container.share_devices(&mut devices)?;
             }
-            extend(&mut container, "volumeDevices", "devicePath", devices);
+            extend_list(&mut container, "volumeDevices", "devicePath", devices);
         }
-        extend(&mut container, "env", "name", env);
+        extend_list(&mut container, "env", "name", env);
         Ok(Value::Object(container))
     }
 
-    fn transferred(
+    fn transferred_variables(
         &self,
         pod_containers: &[PodContainer<'_>],
         metadata: &TargetPodMetadata<'_>,
@@ -165,8 +172,8 @@ impl Sidecar {
         for transfer in &self.transfers {
             let source = match &transfer.source {
                 ContainerName::Is(name) => Some(name.as_str()),
-                ContainerName::OfLabel(key) => text(metadata.labels.as_ref(), key),
-                ContainerName::OfAnnotation(key) => text(metadata.annotations.as_ref(), key),
+                ContainerName::OfLabel(key) => text_value(metadata.labels.as_ref(), key),
+                ContainerName::OfAnnotation(key) => text_value(metadata.annotations.as_ref(), key),
             };
             let Some(source) = pod_containers
                 .iter()
@@ -175,7 +182,7 @@ impl Sidecar {
                 continue;
             };
             for name in &transfer.names {
-                env.extend(source.variable(name)?);
+                env.extend(source.find_variable(name)?);
             }
         }
         Ok(env)
@@ -183,7 +190,7 @@ impl Sidecar {
 }
 
 /// Appends elements to a list of the container, unless the list has an element with the same key.
-fn extend(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<Value>) {
+fn extend_list(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<Value>) {
     if more.is_empty() {
         return;
     }
@@ -225,17 +232,17 @@ fn merge_patch(value: &mut Value, change: Value) {
 
 /// Puts containers into a list of the Pod. A container replaces the one with the same name, if there is one. Otherwise,
 /// it is put in front of the other containers or behind them.
-fn merge(
-    list: &str,
+fn merge_containers(
+    list_field: &str,
     (sidecars, injected): (&[Sidecar], Vec<Value>),
     present: Option<&[PodContainer<'_>]>,
-    by_name: bool,
+    is_sorted_by_name: bool,
     patch: &mut Patch,
 ) -> Result<(), Error> {
     if sidecars.is_empty() {
         return Ok(());
     }
-    let path = pointer!["spec", list];
+    let path = pointer!["spec", list_field];
     patch.ensure_array(&path, present.is_some());
     let present = present.unwrap_or_default();
     let mut names: Vec<&str> = present.iter().map(|container| container.name.as_str()).collect();
@@ -260,7 +267,7 @@ fn merge(
             }
             ContainerOrder::After => {
                 let mut other_names = names.iter().skip(appended);
-                let later = other_names.position(|name| by_name && *name > sidecar.name.as_str());
+                let later = other_names.position(|name| is_sorted_by_name && *name > sidecar.name.as_str());
                 later.map_or(names.len(), |later| appended + later)
             }
         };
@@ -270,8 +277,8 @@ fn merge(
     Ok(())
 }
 
-fn append(
-    list: &str,
+fn append_missing_elements(
+    list_field: &str,
     elements: &[(String, Value)],
     present: Option<&[NamedElement<'_>]>,
     patch: &mut Patch,
@@ -282,7 +289,7 @@ fn append(
             .iter()
             .any(|existing| &*existing.name == name)
     };
-    let path = pointer!["spec", list];
+    let path = pointer!["spec", list_field];
     for (_, element) in elements.iter().filter(|(name, _)| !is_present(name)) {
         patch.ensure_array(&path, present.is_some());
         patch.add(pointer![path; "-"], element)?;

@@ -23,7 +23,7 @@ fn run(settings: &Value, request: RequestBuilder) -> Outcome {
     request.admit(&plugin).expect("there is a verdict")
 }
 
-fn injected(settings: &Value, object: Value) -> Value {
+fn inject(settings: &Value, object: Value) -> Value {
     let outcome = run(settings, testing::create(&object));
     assert_eq!(outcome.denial(), None, "{object}");
     outcome.object().cloned().expect("a CREATE has an object")
@@ -39,7 +39,7 @@ fn missing_lists_and_maps_are_created_for_additions() {
     let object =
         json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "web", "image": "web:1", "x": 1}]}});
     assert_eq!(
-        injected(&settings(), object),
+        inject(&settings(), object),
         json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
@@ -69,7 +69,7 @@ fn existing_containers_labels_and_volumes_are_kept() {
             "volumes": [{"name": "logs", "hostPath": {"path": "/x"}}, {"name": "other"}],
         },
     });
-    let after = injected(&settings(), object);
+    let after = inject(&settings(), object);
     assert_eq!(after["metadata"]["annotations"]["example.com/logs"], "mine");
     assert_eq!(after["metadata"]["labels"], json!({"logs": "no", "app": "web"}));
     assert_eq!(
@@ -172,7 +172,7 @@ fn every_kind_of_workload_is_injected_once() {
     for (api_version, kind, mut object, spec, metadata) in table {
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
-        let after = injected(&settings(), object);
+        let after = inject(&settings(), object);
         let at = |parent: &str, child: &str| after.pointer(&format!("{parent}/{child}")).cloned().unwrap_or_default();
         assert_eq!(at(spec, "containers/1/name"), "agent", "{kind}: {after}");
         assert_eq!(at(spec, "initContainers/0/name"), "setup", "{kind}: {after}");
@@ -321,7 +321,7 @@ fn injected_containers_without_names_are_recognized() {
         ),
     ];
     for (name, settings, object, count) in table {
-        let after = injected(settings, object);
+        let after = inject(settings, object);
         let containers = after
             .pointer("/spec/template/spec/containers")
             .and_then(Value::as_array)

@@ -37,12 +37,12 @@ impl Parse for Arguments {
                 return Err(Error::new(key.span(), format!("`{text}` is a duplicate argument")));
             }
             match text.as_str() {
-                "name" => arguments.name = Some(name(input)?),
-                "version" => arguments.version = Some(version(input)?),
-                "summary" => arguments.summary = Some(value(input)?),
-                "mutates" => arguments.mutates = flag(input)?,
-                "resources" => arguments.resources = resources(&list::<LitStr>(input)?)?,
-                "capabilities" => arguments.capabilities = list(input)?.into_iter().collect(),
+                "name" => arguments.name = Some(parse_name(input)?),
+                "version" => arguments.version = Some(parse_version(input)?),
+                "summary" => arguments.summary = Some(parse_value(input)?),
+                "mutates" => arguments.mutates = parse_flag(input)?,
+                "resources" => arguments.resources = parse_resources(&parse_list::<LitStr>(input)?)?,
+                "capabilities" => arguments.capabilities = parse_list(input)?.into_iter().collect(),
                 _ => {
                     let message = format!(
                         "unknown argument `{text}`; expected name, version, summary, mutates, resources or capabilities"
@@ -59,13 +59,13 @@ impl Parse for Arguments {
     }
 }
 
-fn value(input: ParseStream<'_>) -> Result<LitStr> {
+fn parse_value(input: ParseStream<'_>) -> Result<LitStr> {
     input.parse::<Token![=]>()?;
     input.parse()
 }
 
-fn name(input: ParseStream<'_>) -> Result<LitStr> {
-    let name = value(input)?;
+fn parse_name(input: ParseStream<'_>) -> Result<LitStr> {
+    let name = parse_value(input)?;
     let text = name.value();
     let is_right = text.starts_with(|c: char| c.is_ascii_lowercase())
         && !text.ends_with('-')
@@ -82,8 +82,8 @@ fn name(input: ParseStream<'_>) -> Result<LitStr> {
     }
 }
 
-fn version(input: ParseStream<'_>) -> Result<LitStr> {
-    let version = value(input)?;
+fn parse_version(input: ParseStream<'_>) -> Result<LitStr> {
+    let version = parse_value(input)?;
     let text = version.value();
     let core = text.split(['-', '+']).next().unwrap_or_default();
     let numbers = core.split('.').filter(|part| part.parse::<u64>().is_ok()).count();
@@ -97,7 +97,7 @@ fn version(input: ParseStream<'_>) -> Result<LitStr> {
     }
 }
 
-fn flag(input: ParseStream<'_>) -> Result<bool> {
+fn parse_flag(input: ParseStream<'_>) -> Result<bool> {
     if input.peek(Token![=]) {
         input.parse::<Token![=]>()?;
         return Ok(input.parse::<LitBool>()?.value);
@@ -105,7 +105,7 @@ fn flag(input: ParseStream<'_>) -> Result<bool> {
     Ok(true)
 }
 
-fn list<T: Parse>(input: ParseStream<'_>) -> Result<Punctuated<T, Token![,]>> {
+fn parse_list<T: Parse>(input: ParseStream<'_>) -> Result<Punctuated<T, Token![,]>> {
     input.parse::<Token![=]>()?;
     let content;
     syn::bracketed!(content in input);
@@ -113,7 +113,7 @@ fn list<T: Parse>(input: ParseStream<'_>) -> Result<Punctuated<T, Token![,]>> {
 }
 
 /// Parses a list of resources such as `apps/v1/deployments`. Resources of the same group and version form one rule.
-fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> {
+fn parse_resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> {
     let mut rules: Vec<ResourceRule> = Vec::new();
     for literal in list {
         let text = literal.value();

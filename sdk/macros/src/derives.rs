@@ -6,9 +6,9 @@ use syn::{Data, DeriveInput, Result};
 
 /// Derives `Deserialize`, which rejects unknown fields, and `JsonSchema`.
 pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    no_arguments("settings", &arguments)?;
+    refuse_arguments("settings", &arguments)?;
     let item: DeriveInput = syn::parse2(item)?;
-    owned(&item)?;
+    refuse_borrowed_fields(&item)?;
     let mut attributes = serde_attributes(&item)?;
     // `deny_unknown_fields` has an effect only on types with named fields. Enums count too, because their variants can
     // have named fields.
@@ -17,7 +17,11 @@ pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<Toke
         Data::Enum(_) => true,
         Data::Union(_) => false,
     };
-    if has_fields && !has(&item, "deny_unknown_fields")? && !has(&item, "transparent")? && !has(&item, "untagged")? {
+    if has_fields
+        && !has_serde_attribute(&item, "deny_unknown_fields")?
+        && !has_serde_attribute(&item, "transparent")?
+        && !has_serde_attribute(&item, "untagged")?
+    {
         attributes.push(quote!(deny_unknown_fields));
     }
     Ok(quote! {
@@ -30,7 +34,7 @@ pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<Toke
 
 /// Derives `Deserialize` for a partial view. Unknown fields are skipped.
 pub(crate) fn view(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    no_arguments("view", &arguments)?;
+    refuse_arguments("view", &arguments)?;
     let item: DeriveInput = syn::parse2(item)?;
     let attributes = serde_attributes(&item)?;
     Ok(quote! {
@@ -41,10 +45,11 @@ pub(crate) fn view(arguments: TokenStream, item: TokenStream) -> Result<TokenStr
 }
 
 /// Refuses settings with borrowed fields, because settings outlive the text from which they are parsed.
-fn owned(item: &DeriveInput) -> Result<()> {
-    const WHY: &str = "settings own their values: use `String` instead of `&str`, and `Vec` instead of a slice";
+fn refuse_borrowed_fields(item: &DeriveInput) -> Result<()> {
+    const BORROWED_MESSAGE: &str =
+        "settings own their values: use `String` instead of `&str`, and `Vec` instead of a slice";
     if let Some(lifetime) = item.generics.lifetimes().next() {
-        return Err(syn::Error::new_spanned(lifetime, WHY));
+        return Err(syn::Error::new_spanned(lifetime, BORROWED_MESSAGE));
     }
     let fields: Vec<&syn::Field> = match &item.data {
         Data::Struct(data) => data.fields.iter().collect(),
@@ -52,12 +57,12 @@ fn owned(item: &DeriveInput) -> Result<()> {
         Data::Union(_) => Vec::new(),
     };
     match fields.iter().find(|field| matches!(field.ty, syn::Type::Reference(_))) {
-        Some(field) => Err(syn::Error::new_spanned(&field.ty, WHY)),
+        Some(field) => Err(syn::Error::new_spanned(&field.ty, BORROWED_MESSAGE)),
         None => Ok(()),
     }
 }
 
-fn no_arguments(name: &str, arguments: &TokenStream) -> Result<()> {
+fn refuse_arguments(name: &str, arguments: &TokenStream) -> Result<()> {
     if arguments.is_empty() {
         return Ok(());
     }
@@ -73,16 +78,16 @@ fn serde_attributes(item: &DeriveInput) -> Result<Vec<TokenStream>> {
         ));
     }
     let mut attributes = vec![quote!(crate = "::admittance_sdk::serde")];
-    if !has(item, "rename_all")? && !has(item, "transparent")? {
+    if !has_serde_attribute(item, "rename_all")? && !has_serde_attribute(item, "transparent")? {
         attributes.push(quote!(rename_all = "camelCase"));
-        if matches!(item.data, Data::Enum(_)) && !has(item, "rename_all_fields")? {
+        if matches!(item.data, Data::Enum(_)) && !has_serde_attribute(item, "rename_all_fields")? {
             attributes.push(quote!(rename_all_fields = "camelCase"));
         }
     }
     Ok(attributes)
 }
 
-fn has(item: &DeriveInput, name: &str) -> Result<bool> {
+fn has_serde_attribute(item: &DeriveInput, name: &str) -> Result<bool> {
     let mut has_attribute = false;
     for attribute in item.attrs.iter().filter(|attribute| attribute.path().is_ident("serde")) {
         attribute.parse_nested_meta(|meta| {

@@ -8,9 +8,9 @@ use crate::arguments::{Arguments, Capability, ResourceRule};
 
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let arguments: Arguments = syn::parse2(arguments)?;
-    let item = implementation(item)?;
+    let item = parse_implementation(item)?;
     let plugin = &item.self_ty;
-    let description = description(&arguments);
+    let description = description_tokens(&arguments);
     Ok(quote! {
         #item
 
@@ -49,18 +49,18 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     })
 }
 
-fn implementation(item: TokenStream) -> Result<ItemImpl> {
-    const RIGHT: &str = "`#[plugin]` must be on `impl Plugin for YourType`";
+fn parse_implementation(item: TokenStream) -> Result<ItemImpl> {
+    const USAGE_MESSAGE: &str = "`#[plugin]` must be on `impl Plugin for YourType`";
     let tokens = item.clone();
-    let item: ItemImpl = syn::parse2(item).map_err(|_| Error::new_spanned(&tokens, RIGHT))?;
+    let item: ItemImpl = syn::parse2(item).map_err(|_| Error::new_spanned(&tokens, USAGE_MESSAGE))?;
     let Some((negative, path, _)) = &item.trait_ else {
-        return Err(Error::new_spanned(&item.self_ty, RIGHT));
+        return Err(Error::new_spanned(&item.self_ty, USAGE_MESSAGE));
     };
     if let Some(negative) = negative {
-        return Err(Error::new_spanned(negative, RIGHT));
+        return Err(Error::new_spanned(negative, USAGE_MESSAGE));
     }
     if path.segments.last().is_none_or(|segment| segment.ident != "Plugin") {
-        return Err(Error::new_spanned(path, RIGHT));
+        return Err(Error::new_spanned(path, USAGE_MESSAGE));
     }
     if !item.generics.params.is_empty() {
         return Err(Error::new_spanned(
@@ -71,7 +71,7 @@ fn implementation(item: TokenStream) -> Result<ItemImpl> {
     Ok(item)
 }
 
-fn description(arguments: &Arguments) -> TokenStream {
+fn description_tokens(arguments: &Arguments) -> TokenStream {
     let Arguments {
         name,
         version,
@@ -80,9 +80,9 @@ fn description(arguments: &Arguments) -> TokenStream {
         resources,
         capabilities,
     } = arguments;
-    let name = or_else(name.as_ref(), "CARGO_PKG_NAME");
-    let version = or_else(version.as_ref(), "CARGO_PKG_VERSION");
-    let summary = or_else(summary.as_ref(), "CARGO_PKG_DESCRIPTION");
+    let name = argument_or_variable(name.as_ref(), "CARGO_PKG_NAME");
+    let version = argument_or_variable(version.as_ref(), "CARGO_PKG_VERSION");
+    let summary = argument_or_variable(summary.as_ref(), "CARGO_PKG_DESCRIPTION");
     let resources = resources.iter().map(
         |ResourceRule {
              group,
@@ -115,7 +115,7 @@ fn description(arguments: &Arguments) -> TokenStream {
 }
 
 /// Returns the argument if it is given; otherwise, the corresponding value of the author's Cargo.toml.
-fn or_else(argument: Option<&syn::LitStr>, variable: &str) -> TokenStream {
+fn argument_or_variable(argument: Option<&syn::LitStr>, variable: &str) -> TokenStream {
     match argument {
         Some(argument) => quote!(#argument),
         None => quote!(::core::env!(#variable)),

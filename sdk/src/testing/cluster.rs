@@ -34,7 +34,7 @@ thread_local! {
 /// assert!(cluster::get::<Value>("v1", "Node", None, "n1").is_err());
 /// ```
 pub fn with_cluster<R>(objects: impl IntoIterator<Item = Value>, test: impl FnOnce() -> R) -> R {
-    scoped(&OBJECTS, Some(objects.into_iter().collect()), test)
+    with_thread_local(&OBJECTS, Some(objects.into_iter().collect()), test)
 }
 
 /// Runs `test` on this thread with a control plane that knows what users may do.
@@ -57,15 +57,19 @@ pub fn with_cluster<R>(objects: impl IntoIterator<Item = Value>, test: impl FnOn
 /// });
 /// ```
 pub fn with_access<R>(rule: impl Fn(&UserInfo, &str, &str) -> bool + 'static, test: impl FnOnce() -> R) -> R {
-    scoped(&RULE, Some(Rc::new(rule)), test)
+    with_thread_local(&RULE, Some(Rc::new(rule)), test)
 }
 
 pub(super) fn with_user<R>(user: &UserInfo, admit: impl FnOnce() -> R) -> R {
-    scoped(&USER, Some(user.clone()), admit)
+    with_thread_local(&USER, Some(user.clone()), admit)
 }
 
 /// Sets a thread-local value while `run` runs, and resets it even if `run` panics.
-fn scoped<T: 'static, R>(cell: &'static LocalKey<RefCell<Option<T>>>, value: Option<T>, run: impl FnOnce() -> R) -> R {
+fn with_thread_local<T: 'static, R>(
+    cell: &'static LocalKey<RefCell<Option<T>>>,
+    value: Option<T>,
+    run: impl FnOnce() -> R,
+) -> R {
     struct Restore<T: 'static>(&'static LocalKey<RefCell<Option<T>>>, Option<T>);
     impl<T: 'static> Drop for Restore<T> {
         fn drop(&mut self) {
@@ -77,8 +81,8 @@ fn scoped<T: 'static, R>(cell: &'static LocalKey<RefCell<Option<T>>>, value: Opt
 }
 
 pub(crate) fn get(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Result<Option<String>, Error> {
-    let objects = matching(api_version, kind, namespace, |object| {
-        text(object, "/metadata/name") == Some(name) && text(object, "/metadata/namespace") == namespace
+    let objects = matching_objects(api_version, kind, namespace, |object| {
+        text_at(object, "/metadata/name") == Some(name) && text_at(object, "/metadata/namespace") == namespace
     })?;
     Ok(objects.into_iter().next())
 }
@@ -92,9 +96,9 @@ pub(crate) fn list(
     let terms = label_selector
         .split(',')
         .filter(|term| !term.is_empty())
-        .map(term)
+        .map(parse_term)
         .collect::<Result<Vec<_>, _>>()?;
-    matching(api_version, kind, namespace, |object| {
+    matching_objects(api_version, kind, namespace, |object| {
         terms.iter().all(|(key, equal, value)| {
             let label = object
                 .pointer("/metadata/labels")
@@ -197,11 +201,11 @@ pub(crate) fn can_i(action: &Action, user: Option<&UserInfo>) -> Result<Access, 
     })
 }
 
-fn matching(
+fn matching_objects(
     api_version: &str,
     kind: &str,
     namespace: Option<&str>,
-    and: impl Fn(&Value) -> bool,
+    predicate: impl Fn(&Value) -> bool,
 ) -> Result<Vec<String>, Error> {
     OBJECTS.with_borrow(|objects| {
         let objects = objects.as_ref().ok_or_else(|| {
@@ -211,19 +215,21 @@ fn matching(
         })?;
         Ok(objects
             .iter()
-            .filter(|object| text(object, "/apiVersion") == Some(api_version) && text(object, "/kind") == Some(kind))
-            .filter(|object| namespace.is_none() || text(object, "/metadata/namespace") == namespace)
-            .filter(|object| and(object))
+            .filter(|object| {
+                text_at(object, "/apiVersion") == Some(api_version) && text_at(object, "/kind") == Some(kind)
+            })
+            .filter(|object| namespace.is_none() || text_at(object, "/metadata/namespace") == namespace)
+            .filter(|object| predicate(object))
             .map(Value::to_string)
             .collect())
     })
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+fn text_at<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
     object.pointer(pointer)?.as_str()
 }
 
-fn term(term: &str) -> Result<(&str, bool, &str), Error> {
+fn parse_term(term: &str) -> Result<(&str, bool, &str), Error> {
     let split = term
         .split_once("!=")
         .map(|(key, value)| (key, false, value))

@@ -22,7 +22,7 @@ impl<'a> Container<'a> {
     /// # Errors
     /// Fails if `resources` cannot be parsed; the message names the container and the field.
     pub fn resources(&self) -> Result<Resources<'a>, Error> {
-        self.part("resources", self.resources.as_ref())
+        self.parse_part("resources", self.resources.as_ref())
     }
 
     /// Returns the ports of the container.
@@ -30,7 +30,7 @@ impl<'a> Container<'a> {
     /// # Errors
     /// Fails as [`Container::resources`] does.
     pub fn ports(&self) -> Result<Vec<Port<'a>>, Error> {
-        self.part("ports", self.ports.as_ref())
+        self.parse_part("ports", self.ports.as_ref())
     }
 
     /// Returns the container's environment variables, without the variables of `envFrom`.
@@ -38,7 +38,7 @@ impl<'a> Container<'a> {
     /// # Errors
     /// Fails as [`Container::resources`] does.
     pub fn env(&self) -> Result<Vec<EnvVar<'a>>, Error> {
-        self.part("env", self.env.as_ref())
+        self.parse_part("env", self.env.as_ref())
     }
 
     /// Returns the container's own security context, without the fields of the Pod's context.
@@ -46,7 +46,7 @@ impl<'a> Container<'a> {
     /// # Errors
     /// Fails as [`Container::resources`] does.
     pub fn security_context(&self) -> Result<SecurityContext<'a>, Error> {
-        self.part("securityContext", self.security_context.as_ref())
+        self.parse_part("securityContext", self.security_context.as_ref())
     }
 
     /// Returns the probe that checks whether the container still works; `None` if it has none.
@@ -54,7 +54,7 @@ impl<'a> Container<'a> {
     /// # Errors
     /// Fails as [`Container::resources`] does.
     pub fn liveness_probe(&self) -> Result<Option<Probe<'a>>, Error> {
-        self.part("livenessProbe", self.liveness_probe.as_ref())
+        self.parse_part("livenessProbe", self.liveness_probe.as_ref())
     }
 
     /// Returns the probe that checks whether the container may get traffic; `None` if it has none.
@@ -62,7 +62,7 @@ impl<'a> Container<'a> {
     /// # Errors
     /// Fails as [`Container::resources`] does.
     pub fn readiness_probe(&self) -> Result<Option<Probe<'a>>, Error> {
-        self.part("readinessProbe", self.readiness_probe.as_ref())
+        self.parse_part("readinessProbe", self.readiness_probe.as_ref())
     }
 
     /// Returns the probe that checks whether the container has started; `None` if it has none.
@@ -70,10 +70,10 @@ impl<'a> Container<'a> {
     /// # Errors
     /// Fails as [`Container::resources`] does.
     pub fn startup_probe(&self) -> Result<Option<Probe<'a>>, Error> {
-        self.part("startupProbe", self.startup_probe.as_ref())
+        self.parse_part("startupProbe", self.startup_probe.as_ref())
     }
 
-    fn part<T: Deserialize<'a> + Default>(&self, field: &str, raw: Option<&RawPart<'a>>) -> Result<T, Error> {
+    fn parse_part<T: Deserialize<'a> + Default>(&self, field: &str, raw: Option<&RawPart<'a>>) -> Result<T, Error> {
         let Some(RawPart(text)) = raw else {
             return Ok(T::default());
         };

@@ -9,7 +9,7 @@ use admittance::{DecisionFilter, DecisionVerdict, DecisionsConfig, Host, Traffic
 use admittance_tests::{Client, Serve, resident_memory};
 
 use crate::{
-    SETTINGS, chain_file, changed,
+    SETTINGS, assert_changed, chain_file,
     measure::{MeasuredTable, Times},
     native, objects, request,
     reviews::review,
@@ -38,7 +38,7 @@ pub(crate) async fn measure(directory: &Path, requests: usize, decision_count: u
             "native code as a stage, without decisions",
             None,
             requests,
-            async || changed(without_log.admit(request(&text)).await),
+            async || assert_changed(without_log.admit(request(&text)).await),
         )
         .await;
     table
@@ -46,11 +46,11 @@ pub(crate) async fn measure(directory: &Path, requests: usize, decision_count: u
             "native code as a stage, with decisions",
             Some(base),
             requests,
-            async || changed(with_log.admit(request(&text)).await),
+            async || assert_changed(with_log.admit(request(&text)).await),
         )
         .await;
 
-    table.note(trends(base));
+    table.note(measure_trends(base));
 
     let megabytes = || resident_memory(std::process::id()).unwrap() / 1_000_000;
     let before = megabytes();
@@ -75,12 +75,12 @@ pub(crate) async fn measure(directory: &Path, requests: usize, decision_count: u
             async || with_log.decisions().list(&nobody, None, 100),
         )
         .await;
-    searches(&mut table, directory, rows).await;
+    measure_searches(&mut table, directory, rows).await;
     table.print();
 }
 
 /// Measures what counting a request for the console's trends costs. It must be below 1 % of the request's time.
-fn trends(request: Times) -> String {
+fn measure_trends(request: Times) -> String {
     const REQUESTS: u32 = 1_000_000;
     let start = Instant::now();
     let traffic = Traffic::new(start);
@@ -99,7 +99,7 @@ fn trends(request: Times) -> String {
     )
 }
 
-async fn searches(table: &mut MeasuredTable, directory: &Path, rows: usize) {
+async fn measure_searches(table: &mut MeasuredTable, directory: &Path, rows: usize) {
     let database = directory.join("decisions.db");
     let chains = chain_file(directory, 1);
     let config = format!(
@@ -125,7 +125,7 @@ async fn searches(table: &mut MeasuredTable, directory: &Path, rows: usize) {
     };
     #[expect(clippy::cast_precision_loss, reason = "it is small")]
     while count_recorded().await < rows as f64 {
-        tokio::time::sleep(admittance_tests::POLL).await;
+        tokio::time::sleep(admittance_tests::POLL_INTERVAL).await;
     }
     for (name, query) in [
         ("100 of a chain", "chain=plugins-1"),

@@ -20,7 +20,7 @@ use tokio::{
 pub(crate) struct GeneratedLoad {
     address: SocketAddr,
     request: Arc<[u8]>,
-    expected: &'static str,
+    expected_text: &'static str,
     status: &'static str,
 }
 
@@ -29,7 +29,7 @@ impl GeneratedLoad {
         Self {
             address,
             request: request.into(),
-            expected,
+            expected_text: expected,
             status: "HTTP/1.1 200",
         }
     }
@@ -93,7 +93,8 @@ impl GeneratedLoad {
             let length = read_message(&mut stream, &mut buffer).await.unwrap();
             times.push(started.elapsed());
             let answer = &buffer[..length];
-            let is_right = answer.starts_with(self.status.as_bytes()) && contains(answer, self.expected.as_bytes());
+            let is_right =
+                answer.starts_with(self.status.as_bytes()) && contains(answer, self.expected_text.as_bytes());
             assert!(is_right, "{}", String::from_utf8_lossy(answer));
             buffer.drain(..length);
         }

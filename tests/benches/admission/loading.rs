@@ -23,7 +23,7 @@ definitions: [definitions]
 ";
 
 /// The number of settings of each plugin in the configuration with many chains.
-const SETTINGS: u32 = 200;
+const SETTINGS_COUNT: u32 = 200;
 const CHAINS: u32 = 2000;
 
 const CONSTRAINTS: u32 = 50;
@@ -39,7 +39,7 @@ impl LoadingScene {
     async fn new() -> Self {
         let scene = Self {
             directory: tempfile::tempdir().unwrap(),
-            upstream: FakeUpstream::forgetful().await.unwrap(),
+            upstream: FakeUpstream::start_forgetful().await.unwrap(),
             versions: Versions::find().unwrap(),
             client: Client::new().unwrap(),
         };
@@ -49,7 +49,7 @@ impl LoadingScene {
     }
 
     /// Creates a scene with this number of plugins. Each has its own module and chain, and each request calls all.
-    async fn of_plugins(plugins: u32) -> Self {
+    async fn with_plugins(plugins: u32) -> Self {
         let scene = Self::new().await;
         for plugin in 1..=plugins {
             scene.put(plugin, plugin);
@@ -59,8 +59,8 @@ impl LoadingScene {
         scene
     }
 
-    async fn of_constraints() -> Self {
-        let scene = Self::of_plugins(1).await;
+    async fn with_constraints() -> Self {
+        let scene = Self::with_plugins(1).await;
         let template = repository().join("docs/examples/gatekeeper/container-limits/template.yaml");
         let template = fs::read_to_string(template).unwrap();
         let constraints = (1..=CONSTRAINTS).map(|number| {
@@ -86,14 +86,14 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         let started = Instant::now();
         let program = self.start().await;
         let duration = started.elapsed();
-        self.until_answered(&program, 1).await;
+        self.wait_for_answer(&program, 1).await;
         (program, duration)
     }
 
     async fn measure_change(&self, program: &Admittance, plugin: u32, version: u32) -> Duration {
         let started = Instant::now();
         self.put(plugin, version);
-        self.until_answered(program, version).await;
+        self.wait_for_answer(program, version).await;
         started.elapsed()
     }
 
@@ -118,7 +118,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
             .unwrap()
     }
 
-    async fn until_answered(&self, program: &Admittance, version: u32) {
+    async fn wait_for_answer(&self, program: &Admittance, version: u32) {
         let url = program.url("/mesosdriver/v4/namespaces/bench/applications");
         let object = json!({
             "apiVersion": "v4",
@@ -130,7 +130,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         let mut turns = tokio::time::interval(Duration::from_millis(1));
         loop {
             turns.tick().await;
-            let reply = self.client.bcs(Method::POST, &url, object.clone()).await.unwrap();
+            let reply = self.client.send_bcs(Method::POST, &url, object.clone()).await.unwrap();
             assert_eq!(reply.status, 200, "{}", reply.text());
             let annotations = &reply.json().unwrap()["data"]["metadata"]["annotations"];
             if annotations["version.admittance.dev/1"] == name.as_str() {
@@ -163,29 +163,29 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
     let mut table = MeasuredTable::new(&format!(
         "what is new is served: modules of {size} kB each, {rounds} rounds"
     ));
-    starts(
+    measure_starts(
         &mut table,
         rounds,
         &format!("{plugins} plugins"),
-        &LoadingScene::of_plugins(plugins).await,
+        &LoadingScene::with_plugins(plugins).await,
     )
     .await;
     let scene = LoadingScene::new().await;
     scene.put(1, 1);
-    let chains = (1..=SETTINGS).map(|number| chain(number, "application", &scene.module(1), number));
+    let chains = (1..=SETTINGS_COUNT).map(|number| chain(number, "application", &scene.module(1), number));
     scene.write("chains", chains);
-    let name = format!("{SETTINGS} settings of one module");
-    starts(&mut table, 3, &name, &scene).await;
+    let name = format!("{SETTINGS_COUNT} settings of one module");
+    measure_starts(&mut table, 3, &name, &scene).await;
     let name = format!("{CONSTRAINTS} constraints of one template in Rego");
-    starts(&mut table, 3, &name, &LoadingScene::of_constraints().await).await;
-    changes(&mut table, rounds).await;
-    many_chains(&mut table, rounds).await;
-    many_resources(&mut table, rounds).await;
+    measure_starts(&mut table, 3, &name, &LoadingScene::with_constraints().await).await;
+    measure_changes(&mut table, rounds).await;
+    measure_many_chains(&mut table, rounds).await;
+    measure_many_resources(&mut table, rounds).await;
     table.print();
 }
 
 /// Measures starts with an empty store, and with all plugins compiled in the store.
-async fn starts(table: &mut MeasuredTable, rounds: u32, description: &str, scene: &LoadingScene) {
+async fn measure_starts(table: &mut MeasuredTable, rounds: u32, description: &str, scene: &LoadingScene) {
     let (_, cold_time) = scene.measure_start().await;
     table.add(
         &format!("a start with {description}, nothing in the store"),
@@ -203,8 +203,8 @@ async fn starts(table: &mut MeasuredTable, rounds: u32, description: &str, scene
     );
 }
 
-async fn changes(table: &mut MeasuredTable, rounds: u32) {
-    let scene = LoadingScene::of_plugins(1).await;
+async fn measure_changes(table: &mut MeasuredTable, rounds: u32) {
+    let scene = LoadingScene::with_plugins(1).await;
     let program = scene.start().await;
     let mut times = Vec::new();
     for version in 2..2 + rounds {
@@ -221,7 +221,7 @@ async fn changes(table: &mut MeasuredTable, rounds: u32) {
 }
 
 /// Measures how long a change of one chain takes if there are many more chains, which match other objects.
-async fn many_chains(table: &mut MeasuredTable, rounds: u32) {
+async fn measure_many_chains(table: &mut MeasuredTable, rounds: u32) {
     let scene = LoadingScene::new().await;
     scene.put(1, 1);
     scene.put(2, 1);
@@ -244,10 +244,10 @@ async fn many_chains(table: &mut MeasuredTable, rounds: u32) {
 }
 
 /// Measures how long starts and changes take if an API server has many chains. Half of the chains have a plugin.
-async fn many_resources(table: &mut MeasuredTable, rounds: u32) {
+async fn measure_many_resources(table: &mut MeasuredTable, rounds: u32) {
     const PLURAL: &str = "admissionchains";
     let setting = Setting::new();
-    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    let kubeconfig = setting.kubeconfig_for_user(&format!("{{token: {TOKEN}}}"));
     let scene = LoadingScene::new().await;
     let config = CONFIG.replace("[definitions]", "[ { kubernetes: {} } ]");
     let config = format!("{config}cluster: {{ kubeconfig: {} }}\n", kubeconfig.display());
@@ -263,14 +263,14 @@ async fn many_resources(table: &mut MeasuredTable, rounds: u32) {
         setting.server.put(PLURAL, chain);
     }
     let description = format!("{CHAINS} chains as resources");
-    starts(table, rounds, &description, &scene).await;
+    measure_starts(table, rounds, &description, &scene).await;
     let (program, _) = scene.measure_start().await;
     let mut times = Vec::new();
     for round in 0..=rounds {
         let version = 2 - round % 2;
         let started = Instant::now();
         setting.server.put(PLURAL, first_chain(version));
-        scene.until_answered(&program, version).await;
+        scene.wait_for_answer(&program, version).await;
         times.push(started.elapsed());
     }
     // Drop the time of the first change, for which a module had to be compiled.

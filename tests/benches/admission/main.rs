@@ -59,10 +59,10 @@ async fn main() -> ExitCode {
     let is_wanted =
         |name: &str| benchmark_names.is_empty() || benchmark_names.iter().any(|benchmark| benchmark == name);
     if is_wanted("stage") {
-        stages(directory.path(), calls).await;
+        measure_stages(directory.path(), calls).await;
     }
     if is_wanted("chains") {
-        chains(calls).await;
+        measure_chains(calls).await;
     }
     let requests = if is_quick { 20 } else { 5_000 };
     if is_wanted("proxy") {
@@ -98,24 +98,34 @@ fn program() -> PathBuf {
 
 /// Measures a plugin as the only stage of a chain, and in a chain of ten stages. To compare, also measures the plugin's
 /// code as native code without a sandbox, and as a webhook.
-async fn stages(directory: &std::path::Path, calls: usize) {
+async fn measure_stages(directory: &std::path::Path, calls: usize) {
     let native = NativePlugin::new(SETTINGS);
-    let one_stage = host(directory, 1).await;
-    let ten_stages = host(directory, 10).await;
+    let one_stage = plugin_host(directory, 1).await;
+    let ten_stages = plugin_host(directory, 10).await;
     let native_chain = Host::builder().chain(native::chain(SETTINGS)).build().await.unwrap();
     let artifacts = Artifacts::find().unwrap();
-    let policy = host_of(labels(directory, "policy", &artifacts.policy("guest_policy").unwrap())).await;
-    let rule = host_of(labels(directory, "rule", &artifacts.component("guest-labels").unwrap())).await;
-    let expression = host_of(write_chain(directory, "expressions", "Pod", &validation())).await;
-    let of_kubernetes = host_of(write_policy(
+    let policy = build_host(write_labels_chain(
+        directory,
+        "policy",
+        &artifacts.policy("guest_policy").unwrap(),
+    ))
+    .await;
+    let rule = build_host(write_labels_chain(
+        directory,
+        "rule",
+        &artifacts.component("guest-labels").unwrap(),
+    ))
+    .await;
+    let expression = build_host(write_chain(directory, "expressions", "Pod", &validation_stages())).await;
+    let of_kubernetes = build_host(write_policy(
         directory,
         "admissionregistration.k8s.io/v1",
         "ValidatingAdmissionPolicy",
     ))
     .await;
-    let of_kyverno = host_of(write_policy(directory, "policies.kyverno.io/v1", "ValidatingPolicy")).await;
-    let labels = template("required-labels", "warning.yaml").await;
-    let limits = template("container-limits", "constraint.yaml").await;
+    let of_kyverno = build_host(write_policy(directory, "policies.kyverno.io/v1", "ValidatingPolicy")).await;
+    let labels = template_host("required-labels", "warning.yaml").await;
+    let limits = template_host("container-limits", "constraint.yaml").await;
     let webhook = webhook::BenchWebhook::start(SETTINGS).await;
     let remote = webhook.host(directory).await;
 
@@ -135,7 +145,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 &format!("{name}, native code as a stage"),
                 Some(base),
                 calls,
-                async || changed(native_chain.admit(request(&text)).await),
+                async || assert_changed(native_chain.admit(request(&text)).await),
             )
             .await;
         for (form, host) in [
@@ -154,7 +164,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
         }
         let plugin = table
             .measure(&format!("{name}, one plugin stage"), Some(base), calls, async || {
-                changed(one_stage.admit(request(&text)).await)
+                assert_changed(one_stage.admit(request(&text)).await)
             })
             .await;
         table
@@ -162,7 +172,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 &format!("{name}, ten plugin stages"),
                 Some(base),
                 calls / 4,
-                async || changed(ten_stages.admit(request(&text)).await),
+                async || assert_changed(ten_stages.admit(request(&text)).await),
             )
             .await;
         table
@@ -170,7 +180,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 &format!("{name}, one Kubewarden policy (waPC) that adds a label"),
                 Some(base),
                 calls,
-                async || changed(policy.admit(request(&text)).await),
+                async || assert_changed(policy.admit(request(&text)).await),
             )
             .await;
         table
@@ -178,7 +188,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 &format!("{name}, one plugin with the rule of that policy"),
                 Some(base),
                 calls,
-                async || changed(rule.admit(request(&text)).await),
+                async || assert_changed(rule.admit(request(&text)).await),
             )
             .await;
         for (template, host) in [("required labels", &labels), ("container limits", &limits)] {
@@ -187,7 +197,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                     &format!("{name}, a Gatekeeper template in Rego: {template}"),
                     Some(base),
                     calls / 4,
-                    async || judged(host.admit(request(&text)).await),
+                    async || assert_no_failure(host.admit(request(&text)).await),
                 )
                 .await;
         }
@@ -196,7 +206,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 &format!("{name}, one webhook stage, TLS keep-alive"),
                 Some(base),
                 calls / 4,
-                async || changed(remote.admit(request(&text)).await),
+                async || assert_changed(remote.admit(request(&text)).await),
             )
             .await;
         table.note(format!(
@@ -208,7 +218,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
 }
 
 /// Measures a request that matches one chain, without other chains and with 10,000 chains that it does not match.
-async fn chains(calls: usize) {
+async fn measure_chains(calls: usize) {
     let text = objects::pod(2);
     let mut table = MeasuredTable::new(&format!("many chains: {calls} calls each, one after another"));
     let mut base = None;
@@ -223,7 +233,7 @@ async fn chains(calls: usize) {
                 &format!("native stage, {other_count} other chains"),
                 base,
                 calls,
-                async || changed(host.admit(request(&text)).await),
+                async || assert_changed(host.admit(request(&text)).await),
             )
             .await;
         base.get_or_insert(row);
@@ -231,24 +241,24 @@ async fn chains(calls: usize) {
     table.print();
 }
 
-async fn host(directory: &std::path::Path, stages: usize) -> Host {
-    host_of(chain_file(directory, stages)).await
+async fn plugin_host(directory: &std::path::Path, stages: usize) -> Host {
+    build_host(chain_file(directory, stages)).await
 }
 
-async fn host_of(chains: std::path::PathBuf) -> Host {
+async fn build_host(chains: std::path::PathBuf) -> Host {
     Host::builder().definitions(chains).build().await.unwrap()
 }
 
-fn validation() -> serde_json::Value {
+fn validation_stages() -> serde_json::Value {
     serde_json::json!([{"name": "unprivileged", "cel": {"validations": [{
         "expression": "object.spec.containers.all(c, !c.?securityContext.?privileged.orValue(false))",
         "message": "privileged containers are not allowed",
     }]}}])
 }
 
-/// Writes the check of [`validation`] as a policy of this kind. If the kind needs a binding, writes one, too.
+/// Writes the check of [`validation_stages`] as a policy of this kind. If the kind needs a binding, writes one, too.
 fn write_policy(directory: &std::path::Path, version: &str, kind: &str) -> std::path::PathBuf {
-    let validations = &validation()[0]["cel"]["validations"];
+    let validations = &validation_stages()[0]["cel"]["validations"];
     let rule = serde_json::json!({
         "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
     });
@@ -293,7 +303,7 @@ fn chain_file_for(directory: &std::path::Path, kind: &str, stages: usize) -> std
     write_chain(directory, &name, kind, &stages.into())
 }
 
-async fn template(example: &str, constraint: &str) -> Host {
+async fn template_host(example: &str, constraint: &str) -> Host {
     let directory = repository().join("docs/examples/gatekeeper").join(example);
     let paths = ["template.yaml", constraint].map(|name| directory.join(name));
     let mut builder = Host::builder();
@@ -312,7 +322,7 @@ async fn template(example: &str, constraint: &str) -> Host {
 }
 
 /// Checks that no stage failed, whatever the verdict is.
-fn judged(outcome: Outcome) -> Outcome {
+fn assert_no_failure(outcome: Outcome) -> Outcome {
     let mut rows = outcome.trace.iter();
     assert!(
         rows.all(|row| !matches!(row.result, StageResult::Failed { .. })),
@@ -322,7 +332,7 @@ fn judged(outcome: Outcome) -> Outcome {
     outcome
 }
 
-fn labels(directory: &std::path::Path, name: &str, module: &std::path::Path) -> std::path::PathBuf {
+fn write_labels_chain(directory: &std::path::Path, name: &str, module: &std::path::Path) -> std::path::PathBuf {
     let stage = serde_json::json!({
         "name": name,
         "plugin": {"source": format!("file:{}", module.display()), "settings": {"add": {"checked": "yes"}}},
@@ -354,7 +364,7 @@ fn assert_allowed(outcome: Outcome) -> Outcome {
     outcome
 }
 
-fn changed(outcome: Outcome) -> Outcome {
+fn assert_changed(outcome: Outcome) -> Outcome {
     assert!(outcome.is_allowed() && outcome.is_changed(), "{:?}", outcome.trace);
     outcome
 }

@@ -22,14 +22,14 @@ impl NativePlugin {
     }
 
     pub(crate) fn admit(&self, object: &str) -> String {
-        match self.0.admit(contract(object)).unwrap().verdict {
+        match self.0.admit(contract_request(object)).unwrap().verdict {
             types::Verdict::Patch(patch) => patch,
             other => panic!("{other:?}"),
         }
     }
 }
 
-fn contract(object: &str) -> types::Request {
+fn contract_request(object: &str) -> types::Request {
     types::Request {
         uid: "6f1c2d3e".to_owned(),
         operation: types::Operation::Create,

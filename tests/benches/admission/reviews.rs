@@ -36,7 +36,7 @@ pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
             .await
             .unwrap();
         let url = format!("https://localhost:{}/mutate?timeout=10s", driver.address().port());
-        let client = Client::trusting(ClientTrust {
+        let client = Client::with_trust(ClientTrust {
             authorities: &cert.pem(),
             identity: None,
         })

@@ -50,35 +50,38 @@ pub(crate) async fn measure(directory: &Path, time: Duration, other: Option<Path
         program: crate::program(),
         suffix: "",
     };
-    let other = other.map(|program| Build { program, suffix: OTHER });
+    let other = other.map(|program| Build {
+        program,
+        suffix: OTHER_SUFFIX,
+    });
     let time = if other.is_some() { time / 3 } else { time };
     let builds: Vec<Build> = [this_build].into_iter().chain(other).collect();
-    let reviews_pass = reviews(directory, time, &builds).await;
-    let proxies_pass = proxies(directory, time, &builds).await;
+    let reviews_pass = measure_reviews(directory, time, &builds).await;
+    let proxies_pass = measure_proxies(directory, time, &builds).await;
     reviews_pass && proxies_pass
 }
 
-const OTHER: &str = ", other build";
+const OTHER_SUFFIX: &str = ", other build";
 
 const NGINX: &str = "nginx";
 
-async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
+async fn measure_reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     const CONFIG: &str = "dialect: { kubernetes: {} }";
     const NO_DECISIONS: &str = "dialect: { kubernetes: {} }\ndecisions: { memory: { count: 0 } }";
-    let review = |object: &str| post("/admit", &crate::reviews::review(object));
+    let review = |object: &str| post_request("/admit", &crate::reviews::review(object));
     let variable = |index| json!({"name": format!("VARIABLE_{index}"), "value": "something"});
     let variables: Vec<_> = (0..20_000).map(variable).collect();
     let (mut programs, mut targets) = (Vec::new(), Vec::new());
     for build in builds {
-        let one_plugin = build.serve(directory, CONFIG, &image_policy()).await;
+        let one_plugin = build.serve(directory, CONFIG, &image_policy_chain()).await;
         // The configuration `NO_DECISIONS` has a key that an older build may not know. So only the build under test is
         // measured with this configuration. Its suffix is empty.
         let silent = match build.suffix {
-            "" => Some(build.serve(directory, NO_DECISIONS, &image_policy()).await),
+            "" => Some(build.serve(directory, NO_DECISIONS, &image_policy_chain()).await),
             _ => None,
         };
         let bare = build.serve(directory, CONFIG, "").await;
-        let chain_text = image_policy() + &(1..=CHAINS).map(unmatched_chain).collect::<String>();
+        let chain_text = image_policy_chain() + &(1..=CHAINS).map(unmatched_chain).collect::<String>();
         let many_chains = build.serve(directory, CONFIG, &chain_text).await;
         targets.push(MeasuredTarget {
             name: "a path that is not found (404)".to_owned(),
@@ -157,7 +160,7 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
 }
 
 /// Measures creations of a 1 kB Pod through proxies, in front of a server that always gives the same answer.
-async fn proxies(directory: &Path, time: Duration, builds: &[Build]) -> bool {
+async fn measure_proxies(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let upstream = start_server();
     let config = format!(
         "dialect:
@@ -167,7 +170,7 @@ async fn proxies(directory: &Path, time: Duration, builds: &[Build]) -> bool {
 upstream: {{ servers: ['http://{upstream}'] }}
 "
     );
-    let request = post("/api/v1/pods", &objects::pod(2));
+    let request = post_request("/api/v1/pods", &objects::pod(2));
     let target = |name: &str, suffix, address, processes| MeasuredTarget {
         name: name.to_owned(),
         suffix,
@@ -191,7 +194,10 @@ upstream: {{ servers: ['http://{upstream}'] }}
     );
     let mut programs = Vec::new();
     for build in builds {
-        for (name, chain) in [("no chain", String::new()), ("one plugin that allows", image_policy())] {
+        for (name, chain) in [
+            ("no chain", String::new()),
+            ("one plugin that allows", image_policy_chain()),
+        ] {
             let program = build.serve(directory, &config, &chain).await;
             let processes = vec![program.id().unwrap()];
             targets.push(target(name, build.suffix, address(&program), processes));
@@ -203,7 +209,7 @@ upstream: {{ servers: ['http://{upstream}'] }}
 
 /// Measures all servers in turns, and prints the rows. Returns false if this build is slower than the other one.
 fn compare(title: &str, time: Duration, targets: &[MeasuredTarget]) -> bool {
-    let is_compared = targets.iter().any(|target| target.suffix == OTHER);
+    let is_compared = targets.iter().any(|target| target.suffix == OTHER_SUFFIX);
     let count = if is_compared { ROUNDS_OF_TWO } else { ROUNDS };
     println!("\n{title}: {count} rounds of {time:?}, with the load generator on the same machine");
     let base = targets.iter().find(|target| target.is_base);
@@ -233,7 +239,9 @@ fn compare(title: &str, time: Duration, targets: &[MeasuredTarget]) -> bool {
         }
         for (target, this) in rows.iter().filter(|(target, _)| target.suffix.is_empty()) {
             let mut all_rows = rows.iter();
-            if let Some((_, other)) = all_rows.find(|(other, _)| other.suffix == OTHER && other.name == target.name) {
+            if let Some((_, other)) =
+                all_rows.find(|(other, _)| other.suffix == OTHER_SUFFIX && other.name == target.name)
+            {
                 verdicts.extend(judge(
                     &format!("{}, {connections} connections", target.name),
                     this,
@@ -314,7 +322,7 @@ fn address(program: &Admittance) -> SocketAddr {
     program.url("").trim_start_matches("http://").parse().unwrap()
 }
 
-fn image_policy() -> String {
+fn image_policy_chain() -> String {
     chain("images", "pods")
 }
 
@@ -349,7 +357,7 @@ fn pod_with(fields: &Value) -> String {
     pod.to_string()
 }
 
-fn post(path: &str, body: &str) -> Vec<u8> {
+fn post_request(path: &str, body: &str) -> Vec<u8> {
     format!(
         "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()

@@ -5,18 +5,18 @@ use std::{fs, sync::Arc};
 use admittance_tests::Admittance;
 use serde_json::{Value, json};
 
-use super::resources::{crd, denying, prepare};
+use super::resources::{crd, denying_chain, install_resources};
 use crate::{
     cluster::{ClusterUser, TestCluster},
-    process::until,
+    process::wait_until,
     scene::{GOOD_IMAGE, Scene, pod},
 };
 
-const REPORT: &str = "report admittance-audit";
+const REPORT_QUERY: &str = "report admittance-audit";
 
 /// Returns a CustomResourceDefinition for a kind of reports with the fields of OpenReports. The fields must be listed,
 /// because this API server drops others.
-fn reports(plural: &str, kind: &str, scope: &str) -> Value {
+fn report_crd(plural: &str, kind: &str, scope: &str) -> Value {
     let text = json!({"type": "string"});
     let texts = json!({"type": "object", "additionalProperties": text});
     let reference = json!({"type": "object", "properties": {
@@ -49,7 +49,7 @@ fn reports(plural: &str, kind: &str, scope: &str) -> Value {
     crd
 }
 
-fn names(report: &Value) -> Vec<&str> {
+fn reported_names(report: &Value) -> Vec<&str> {
     let results = report["results"].as_array().into_iter().flatten();
     results
         .map(|result| result["resources"][0]["name"].as_str().unwrap_or_default())
@@ -61,36 +61,36 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
         "resources": ["pods"], "page": 2, "rate": 100, "every": "5s",
     }}});
     let definitions = json!([{"kubernetes": {}}]);
-    prepare(
+    install_resources(
         &cluster,
         &json!({"dialect": dialect, "cluster": {}, "definitions": definitions}),
     )
     .await;
     let kubeconfig = cluster.kubeconfig(ClusterUser::Admittance);
     let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});
-    let scene = Scene::with_dialect(Arc::clone(&cluster), dialect, more, &[]).await;
+    let scene = Scene::start_with_dialect(Arc::clone(&cluster), dialect, more, &[]).await;
     for (plural, kind, scope) in [
         ("reports", "Report", "Namespaced"),
         ("clusterreports", "ClusterReport", "Cluster"),
     ] {
-        scene.apply(&reports(plural, kind, scope)).await.succeeds();
+        scene.apply(&report_crd(plural, kind, scope)).await.assert_success();
     }
     for number in 0..5 {
         scene
             .create(&pod(&format!("good-{number}"), GOOD_IMAGE))
             .await
-            .succeeds();
+            .assert_success();
     }
-    scene.create(&pod("worse", "bad")).await.succeeds();
+    scene.create(&pod("worse", "bad")).await.assert_success();
     let ignored = format!("{}-ignored", scene.namespace);
     scene
         .make_namespace(&ignored, json!({"admittance.dev/ignore": "true"}))
         .await;
     let mut ignored_pod = pod("ignored", "bad");
     ignored_pod["metadata"]["namespace"] = json!(ignored);
-    scene.create(&ignored_pod).await.succeeds();
+    scene.create(&ignored_pod).await.assert_success();
 
-    let chain = denying(&scene, "by a chain");
+    let chain = denying_chain(&scene, "by a chain");
     let all = chain.to_string().replace("c.image != 'bad'", "c.image == ''");
     let (path, all_path) = (scene.path("new.json"), scene.path("all.json"));
     fs::write(&path, chain.to_string()).unwrap();
@@ -128,13 +128,17 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
 
     let report_output = audit(&["--output", "reports"]).await;
     let arguments = ["apply", "--namespace", &scene.namespace, "-f", "-"];
-    let apply_output = scene.kubectl.run_with(&arguments, &report_output.stdout).await.unwrap();
-    apply_output.succeeds();
+    let apply_output = scene
+        .kubectl
+        .run_with_input(&arguments, &report_output.stdout)
+        .await
+        .unwrap();
+    apply_output.assert_success();
 
-    scene.apply(&chain).await.succeeds();
+    scene.apply(&chain).await.assert_success();
     let report = async || {
-        let output = scene.run(&format!("get {REPORT} --output=json")).await;
-        if output.succeeded {
+        let output = scene.run(&format!("get {REPORT_QUERY} --output=json")).await;
+        if output.is_success {
             output.json()
         } else {
             assert!(output.stderr.contains("NotFound"), "{}", output.stderr);
@@ -142,9 +146,9 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
         }
     };
     let until_reported = async |expected: &[&str]| {
-        until(&format!("a report of {expected:?}"), async || {
+        wait_until(&format!("a report of {expected:?}"), async || {
             let report = report().await;
-            (names(&report) == expected && report.is_null() == expected.is_empty()).then_some(report)
+            (reported_names(&report) == expected && report.is_null() == expected.is_empty()).then_some(report)
         })
         .await
     };
@@ -168,13 +172,16 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
             &json!("by a chain")
         )
     );
-    scene.run("delete pod worse --grace-period=0 --force").await.succeeds();
+    scene
+        .run("delete pod worse --grace-period=0 --force")
+        .await
+        .assert_success();
     until_reported(&[]).await;
-    scene.create(&pod("later", "bad")).await.succeeds();
+    scene.create(&pod("later", "bad")).await.assert_success();
     until_reported(&["later"]).await;
-    scene.run(&format!("delete {REPORT}")).await.succeeds();
+    scene.run(&format!("delete {REPORT_QUERY}")).await.assert_success();
     until_reported(&["later"]).await;
-    let status = scene.running().status().await.unwrap();
+    let status = scene.running_program().status().await.unwrap();
     assert_eq!(status["audit"]["problems"], json!({}), "{status}");
     let output = scene
         .kubectl
@@ -185,6 +192,6 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
     scene
         .run(&format!("delete admissionchain {}", scene.namespace))
         .await
-        .succeeds();
+        .assert_success();
     until_reported(&[]).await;
 }

@@ -37,30 +37,35 @@ use crate::{
 
 const BAD_IMAGE: &str = "registry.example.com/web:latest";
 /// The time within which a revocation must take effect, and an agent must connect again.
-const SOON: Duration = Duration::from_secs(5);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn a_cluster_is_used_directly(cluster: Arc<TestCluster>) {
     let gateway = GatewayScene::start(cluster, false).await;
-    objects(&gateway).await;
-    lists(&gateway).await;
-    containers(&gateway).await;
-    streams(&gateway).await;
+    check_objects(&gateway).await;
+    check_lists(&gateway).await;
+    check_containers(&gateway).await;
+    check_streams(&gateway).await;
 }
 
 pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<TestCluster>) {
     let mut gateway = GatewayScene::start(cluster, true).await;
-    objects(&gateway).await;
-    lists(&gateway).await;
-    containers(&gateway).await;
+    check_objects(&gateway).await;
+    check_lists(&gateway).await;
+    check_containers(&gateway).await;
 
     gateway.agent.kill().await.unwrap();
-    gateway.run("get pods").await.fails_with(&["Error from server"]);
+    gateway
+        .run("get pods")
+        .await
+        .assert_failure_with(&["Error from server"]);
     gateway.start_agent();
-    tokio::time::timeout(SOON, gateway.until_reached()).await.unwrap();
-    streams(&gateway).await;
+    tokio::time::timeout(RECONNECT_TIMEOUT, gateway.wait_until_reached())
+        .await
+        .unwrap();
+    check_streams(&gateway).await;
 }
 
-async fn objects(gateway: &GatewayScene) {
+async fn check_objects(gateway: &GatewayScene) {
     let labelled = |image: &str, version: &str| {
         let mut object = pod("web", image);
         object["metadata"]["labels"] = json!({"version": version});
@@ -68,38 +73,56 @@ async fn objects(gateway: &GatewayScene) {
     };
     let refused = ["images", "latest"];
     gateway
-        .with("apply -f -", &labelled(BAD_IMAGE, "1"))
+        .run_with_object("apply -f -", &labelled(BAD_IMAGE, "1"))
         .await
-        .fails_with(&refused);
-    gateway.with("apply -f -", &labelled(GOOD_IMAGE, "1")).await.succeeds();
-    // `kubectl apply` of an object that exists sends a PATCH.
-    gateway.with("apply -f -", &labelled(GOOD_IMAGE, "2")).await.succeeds();
+        .assert_failure_with(&refused);
     gateway
-        .with("apply -f -", &labelled(BAD_IMAGE, "3"))
+        .run_with_object("apply -f -", &labelled(GOOD_IMAGE, "1"))
         .await
-        .fails_with(&refused);
+        .assert_success();
+    // `kubectl apply` of an object that exists sends a PATCH.
+    gateway
+        .run_with_object("apply -f -", &labelled(GOOD_IMAGE, "2"))
+        .await
+        .assert_success();
+    gateway
+        .run_with_object("apply -f -", &labelled(BAD_IMAGE, "3"))
+        .await
+        .assert_failure_with(&refused);
     let stored = gateway.scene.get("pod web").await;
     assert_eq!(stored["metadata"]["labels"]["version"], "2", "{stored}");
     assert_eq!(gateway.run("get pod web --output=json").await.json(), stored);
 
     let mut other = pod("other", GOOD_IMAGE);
-    gateway.with("apply --server-side -f -", &other).await.succeeds();
+    gateway
+        .run_with_object("apply --server-side -f -", &other)
+        .await
+        .assert_success();
     other["metadata"]["labels"] = json!({"a": "b"});
-    gateway.with("apply --server-side -f -", &other).await.succeeds();
+    gateway
+        .run_with_object("apply --server-side -f -", &other)
+        .await
+        .assert_success();
     other["spec"]["containers"][0]["image"] = BAD_IMAGE.into();
     gateway
-        .with("apply --server-side -f -", &other)
+        .run_with_object("apply --server-side -f -", &other)
         .await
-        .fails_with(&refused);
-    gateway.run("label pod other a=c --overwrite").await.succeeds();
-    gateway.run("delete pod other --wait=false").await.succeeds();
+        .assert_failure_with(&refused);
+    gateway.run("label pod other a=c --overwrite").await.assert_success();
+    gateway.run("delete pod other --wait=false").await.assert_success();
 
-    gateway.run("get nodes").await.fails_with(&["plain.alice", "forbidden"]);
+    gateway
+        .run("get nodes")
+        .await
+        .assert_failure_with(&["plain.alice", "forbidden"]);
     for arguments in [
         "get nodes --as=admin --as-group=system:masters",
         "get nodes --as=system:admin",
     ] {
-        gateway.run(arguments).await.fails_with(&["plain.alice", "forbidden"]);
+        gateway
+            .run(arguments)
+            .await
+            .assert_failure_with(&["plain.alice", "forbidden"]);
     }
     let path = format!("/api/v1/namespaces/{}/pods/web", gateway.scene.namespace);
     let audit = gateway.scene.cluster.audit_log().unwrap();
@@ -119,7 +142,7 @@ async fn objects(gateway: &GatewayScene) {
     }
 }
 
-async fn lists(gateway: &GatewayScene) {
+async fn check_lists(gateway: &GatewayScene) {
     const COUNT: usize = 100;
     let namespace = &gateway.scene.namespace;
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
@@ -147,7 +170,7 @@ async fn lists(gateway: &GatewayScene) {
     }
 }
 
-async fn containers(gateway: &GatewayScene) {
+async fn check_containers(gateway: &GatewayScene) {
     let kubelet = Kubelet::start().await;
     let node = format!("node-{}", gateway.scene.namespace);
     let rest = &gateway.scene.rest;
@@ -162,27 +185,33 @@ async fn containers(gateway: &GatewayScene) {
     assert!(reply.status.is_success(), "{}", reply.text());
     let mut object = pod("served", GOOD_IMAGE);
     object["spec"]["nodeName"] = node.into();
-    gateway.scene.apply(&object).await.succeeds();
+    gateway.scene.apply(&object).await.assert_success();
     let mut object = gateway.scene.get("pod served").await;
     object["status"] = json!({"phase": "Running", "podIP": "127.0.0.1"});
     let path = format!("/api/v1/namespaces/{}/pods/served/status", gateway.scene.namespace);
     let reply = rest.send(Method::PUT, &path, Some(&object)).await.unwrap();
     assert!(reply.status.is_success(), "{}", reply.text());
 
-    let echo_output = gateway.run("exec served -- echo").await.succeeds();
+    let echo_output = gateway.run("exec served -- echo").await.assert_success();
     assert_eq!(echo_output.stdout, "hello\n", "{}", echo_output.stderr);
     let text = "what is typed\n".repeat(10_000);
-    let cat_output = gateway.with_input("exec -i served -- cat", &text).await.succeeds();
+    let cat_output = gateway
+        .run_with_input("exec -i served -- cat", &text)
+        .await
+        .assert_success();
     assert_eq!(cat_output.stdout, format!("hello\n{text}"));
-    gateway.run("exec served -- rm -r /").await.fails_with(&["no-rm"]);
+    gateway
+        .run("exec served -- rm -r /")
+        .await
+        .assert_failure_with(&["no-rm"]);
 
-    let log_output = gateway.run("logs served").await.succeeds();
+    let log_output = gateway.run("logs served").await.assert_success();
     assert_eq!(log_output.stdout, "line 0\nline 1\nline 2\n");
     let mut following = gateway.start_kubectl("logs -f served");
-    following.until("line 5").await;
+    following.wait_for_line("line 5").await;
 
     let mut forwarding = gateway.start_kubectl("port-forward pod/served :80");
-    let line = forwarding.until("127.0.0.1:").await;
+    let line = forwarding.wait_for_line("127.0.0.1:").await;
     let address = line.split(' ').find(|word| word.starts_with("127.0.0.1:")).unwrap();
     for turn in 0..3 {
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -195,11 +224,15 @@ async fn containers(gateway: &GatewayScene) {
     }
 }
 
-async fn streams(gateway: &GatewayScene) {
+async fn check_streams(gateway: &GatewayScene) {
     let mut watch = gateway.start_kubectl("get configmaps --watch-only --output=name");
     for turn in 0..5 {
         let name = format!("seen-{turn}");
-        gateway.scene.run(&format!("create configmap {name}")).await.succeeds();
+        gateway
+            .scene
+            .run(&format!("create configmap {name}"))
+            .await
+            .assert_success();
         if turn == 0 {
             tokio::time::timeout(Duration::from_secs(60), async {
                 loop {
@@ -210,7 +243,7 @@ async fn streams(gateway: &GatewayScene) {
                             fastrand::u32(..)
                         ))
                         .await;
-                    if tokio::time::timeout(Duration::from_millis(500), watch.until(&name))
+                    if tokio::time::timeout(Duration::from_millis(500), watch.wait_for_line(&name))
                         .await
                         .is_ok()
                     {
@@ -221,10 +254,10 @@ async fn streams(gateway: &GatewayScene) {
             .await
             .unwrap();
         } else {
-            watch.until(&name).await;
+            watch.wait_for_line(&name).await;
         }
     }
     gateway.revoke().await;
-    watch.wait_until_ended(SOON).await;
-    gateway.run("get pods").await.fails_with(&["logged in"]);
+    watch.wait_until_ended(RECONNECT_TIMEOUT).await;
+    gateway.run("get pods").await.assert_failure_with(&["logged in"]);
 }

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::{
     cluster::TestCluster,
     kubectl::Kubectl,
-    process::until,
-    scene::{GOOD_IMAGE, compiled, containers, pod},
+    process::wait_until,
+    scene::{GOOD_IMAGE, compiled_store, containers, pod},
 };
 
 const NAMESPACE: &str = "admittance-system";
@@ -45,8 +45,8 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
     let directory = tempfile::tempdir().unwrap();
     let deployment = get(&kubectl, "deployment admittance").await;
     let spec = &deployment["spec"]["template"]["spec"];
-    mount(&kubectl, spec, directory.path()).await;
-    let program = start(spec, directory.path()).await;
+    mount_volumes(&kubectl, spec, directory.path()).await;
+    let program = start_program(spec, directory.path()).await;
     let url = program.tls_url("");
     let (_, port) = url.rsplit_once(':').unwrap();
 
@@ -63,7 +63,7 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
     apply(&kubectl, &webhooks.replace("port: 443", &format!("port: {port}"))).await;
 
     run(&kubectl, "create namespace shop").await;
-    until("the refusal of a Pod", async || {
+    wait_until("the refusal of a Pod", async || {
         let output = create(&kubectl, "shop", &pod("bad", BAD_IMAGE), &["--dry-run=server"]).await;
         output
             .stderr
@@ -71,7 +71,7 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
             .then_some(())
     })
     .await;
-    until("a Pod with a sidecar", async || {
+    wait_until("a Pod with a sidecar", async || {
         let arguments = ["--dry-run=server", "--output=json"];
         let output = create(&kubectl, "shop", &pod("good", GOOD_IMAGE), &arguments).await;
         (containers(&output.json()) == ["web", "log-agent"]).then_some(())
@@ -86,11 +86,11 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
     );
     run(&kubectl, "label namespace kube-system admittance.dev/ignore=true").await;
     for namespace in ["kube-system", NAMESPACE] {
-        until("a namespace that is excluded", async || {
+        wait_until("a namespace that is excluded", async || {
             let arguments = ["--dry-run=server", "--output=json"];
             let output = create(&kubectl, namespace, &pod("left-alone", BAD_IMAGE), &arguments).await;
             output
-                .succeeded
+                .is_success
                 .then(|| assert_eq!(containers(&output.json()), ["web"], "{namespace}"))
         })
         .await;
@@ -98,7 +98,7 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
 }
 
 /// Does the kubelet's work for a Pod: creates the directories that it mounts, below `root`.
-async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
+async fn mount_volumes(kubectl: &Kubectl, spec: &Value, root: &Path) {
     let mounts = spec["containers"][0]["volumeMounts"].as_array().unwrap();
     for mount in mounts {
         let path = mount["mountPath"].as_str().unwrap().trim_start_matches('/');
@@ -133,28 +133,28 @@ async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
     }
 }
 
-async fn start(spec: &Value, root: &Path) -> Admittance {
+async fn start_program(spec: &Value, root: &Path) -> Admittance {
     let arguments = &spec["containers"][0]["args"];
     assert_eq!(arguments[0], "serve");
     assert_eq!(arguments[1], "--config");
     assert_eq!(arguments.as_array().unwrap().len(), 3, "{arguments}");
     let config = arguments[2].as_str().unwrap().trim_start_matches('/');
-    let serve = Serve::new(root.join(config)).unwrap().store(compiled());
+    let serve = Serve::new(root.join(config)).unwrap().store(compiled_store());
     serve.start().await.unwrap()
 }
 
 async fn apply(kubectl: &Kubectl, documents: &str) {
     let output = kubectl
-        .run_with(&["apply", "--server-side", "-f", "-"], documents)
+        .run_with_input(&["apply", "--server-side", "-f", "-"], documents)
         .await
         .unwrap()
-        .succeeds();
+        .assert_success();
     assert!(!output.stderr.contains("Warning"), "{}", output.stderr);
 }
 
 async fn run(kubectl: &Kubectl, arguments: &str) {
     let arguments: Vec<_> = arguments.split(' ').collect();
-    kubectl.run(&arguments).await.unwrap().succeeds();
+    kubectl.run(&arguments).await.unwrap().assert_success();
 }
 
 async fn get(kubectl: &Kubectl, resource: &str) -> Value {
@@ -166,5 +166,5 @@ async fn get(kubectl: &Kubectl, resource: &str) -> Value {
 async fn create(kubectl: &Kubectl, namespace: &str, object: &Value, more: &[&str]) -> crate::kubectl::KubectlOutput {
     let mut arguments = vec!["create", "--namespace", namespace, "-f", "-"];
     arguments.extend(more);
-    kubectl.run_with(&arguments, &object.to_string()).await.unwrap()
+    kubectl.run_with_input(&arguments, &object.to_string()).await.unwrap()
 }

@@ -12,12 +12,12 @@ pub(crate) async fn pods_are_stored_unchanged(cluster: Arc<TestCluster>) {
     for program in ["clientVersion", "serverVersion"] {
         assert_eq!(version[program]["minor"], "20", "{version}");
     }
-    let namespace = format!("bare-{}", cluster.number());
+    let namespace = format!("bare-{}", cluster.next_number());
     kubectl
         .run(&["create", "namespace", &namespace])
         .await
         .unwrap()
-        .succeeds();
+        .assert_success();
     let pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -25,10 +25,10 @@ pub(crate) async fn pods_are_stored_unchanged(cluster: Arc<TestCluster>) {
         "spec": {"containers": [{"name": "web", "image": "registry.example.com/web:1.0"}]},
     });
     kubectl
-        .run_with(&["create", "-f", "-"], &pod.to_string())
+        .run_with_input(&["create", "-f", "-"], &pod.to_string())
         .await
         .unwrap()
-        .succeeds();
+        .assert_success();
     let stored = kubectl
         .run(&["get", "pod", "web", "--namespace", &namespace, "--output=json"])
         .await
@@ -45,7 +45,7 @@ pub(crate) async fn users_have_their_own_permissions(cluster: Arc<TestCluster>) 
         .run(&["create", "namespace", "of-alice"])
         .await
         .unwrap()
-        .fails_with(&["Forbidden", "alice"]);
+        .assert_failure_with(&["Forbidden", "alice"]);
     let audit = cluster.audit_log().unwrap();
     let recorded = audit.lines().any(|line| {
         let event: Value = serde_json::from_str(line).unwrap_or_default();

@@ -5,57 +5,70 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::TestCluster,
-    process::until,
+    process::wait_until,
     registration::Registration,
-    scene::{GOOD_IMAGE, Scene, chain, core, images, misbehaves, plugin, pod, validating},
+    scene::{
+        GOOD_IMAGE, Scene, chain, core_rules, image_policy_stage, misbehaving_stage, plugin_stage, pod,
+        validating_chain,
+    },
 };
 
 const REFUSAL: &[&str] = &["deliberate error"];
 
-async fn refusing(cluster: Arc<TestCluster>, rules: Value) -> Scene {
-    let refusing = validating(chain("refusing", rules.clone(), json!([misbehaves("returns-error")])));
+async fn start_refusing_scene(cluster: Arc<TestCluster>, rules: Value) -> Scene {
+    let refusing = validating_chain(chain(
+        "refusing",
+        rules.clone(),
+        json!([misbehaving_stage("returns-error")]),
+    ));
     let scene = Scene::start(cluster, &[refusing]).await;
     scene
-        .register(&Registration::validating("/validate/refusing").rules(rules))
+        .register(&Registration::validating("/validate/refusing").with_rules(rules))
         .await;
     scene
 }
 
 pub(crate) async fn an_update_is_refused(cluster: Arc<TestCluster>) {
-    let rules = core(&["UPDATE"], &["pods"]);
-    let policy = validating(chain("policy", rules.clone(), json!([images()])));
+    let rules = core_rules(&["UPDATE"], &["pods"]);
+    let policy = validating_chain(chain("policy", rules.clone(), json!([image_policy_stage()])));
     let scene = Scene::start(cluster, &[policy]).await;
     scene
-        .register(&Registration::validating("/validate/policy").rules(rules))
+        .register(&Registration::validating("/validate/policy").with_rules(rules))
         .await;
     scene
         .create(&pod("web", "registry.example.com/web:latest"))
         .await
-        .succeeds();
-    scene.run("label pod web tier=front").await.succeeds();
+        .assert_success();
+    scene.run("label pod web tier=front").await.assert_success();
     scene
         .run(&format!("set image pod/web web={GOOD_IMAGE}"))
         .await
-        .succeeds();
+        .assert_success();
     scene
         .run("set image pod/web web=registry.example.com/other:latest")
         .await
-        .fails_with(&["denied the request", "spec.containers[0].image"]);
+        .assert_failure_with(&["denied the request", "spec.containers[0].image"]);
     assert_eq!(scene.get("pod web").await["spec"]["containers"][0]["image"], GOOD_IMAGE);
 }
 
 pub(crate) async fn a_deletion_is_refused(cluster: Arc<TestCluster>) {
-    let scene = refusing(cluster, core(&["DELETE"], &["pods"])).await;
-    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
-    scene.run("delete pod web --wait=false").await.fails_with(REFUSAL);
+    let scene = start_refusing_scene(cluster, core_rules(&["DELETE"], &["pods"])).await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.assert_success();
+    scene
+        .run("delete pod web --wait=false")
+        .await
+        .assert_failure_with(REFUSAL);
     assert_eq!(scene.containers("web").await, ["web"]);
-    scene.run("delete pods --all --wait=false").await.fails_with(REFUSAL);
+    scene
+        .run("delete pods --all --wait=false")
+        .await
+        .assert_failure_with(REFUSAL);
 }
 
 /// The body of a request for the subresource `eviction` of a Pod is not a Pod but an Eviction.
 pub(crate) async fn an_eviction_is_refused(cluster: Arc<TestCluster>) {
-    let scene = refusing(cluster, core(&["CREATE"], &["pods/eviction"])).await;
-    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
+    let scene = start_refusing_scene(cluster, core_rules(&["CREATE"], &["pods/eviction"])).await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.assert_success();
     let eviction = json!({
         "apiVersion": "policy/v1beta1",
         "kind": "Eviction",
@@ -70,9 +83,9 @@ pub(crate) async fn an_eviction_is_refused(cluster: Arc<TestCluster>) {
 /// Kubernetes asks the webhook before it connects a client to a Pod. The cluster has no nodes, so a connection that the
 /// webhook allows fails later, with another message.
 pub(crate) async fn a_connection_is_refused(cluster: Arc<TestCluster>) {
-    let scene = refusing(cluster, core(&["CONNECT"], &["pods/exec"])).await;
-    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
-    scene.run("exec web -- true").await.fails_with(REFUSAL);
+    let scene = start_refusing_scene(cluster, core_rules(&["CONNECT"], &["pods/exec"])).await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.assert_success();
+    scene.run("exec web -- true").await.assert_failure_with(REFUSAL);
     let path = format!(
         "/api/v1/namespaces/{}/pods/web/exec?command=true&stdout=true",
         scene.namespace
@@ -91,7 +104,7 @@ pub(crate) async fn a_scale_is_refused(cluster: Arc<TestCluster>) {
         "apiVersions": ["v1"],
         "resources": ["deployments/scale"],
     }]);
-    let scene = refusing(cluster, rules).await;
+    let scene = start_refusing_scene(cluster, rules).await;
     let deployment = json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -105,9 +118,12 @@ pub(crate) async fn a_scale_is_refused(cluster: Arc<TestCluster>) {
             },
         },
     });
-    scene.create(&deployment).await.succeeds();
-    scene.run("scale deployment web --replicas=3").await.fails_with(REFUSAL);
-    scene.run("label deployment web tier=front").await.succeeds();
+    scene.create(&deployment).await.assert_success();
+    scene
+        .run("scale deployment web --replicas=3")
+        .await
+        .assert_failure_with(REFUSAL);
+    scene.run("label deployment web tier=front").await.assert_success();
     assert_eq!(scene.get("deployment web").await["spec"]["replicas"], 1);
 }
 
@@ -118,7 +134,7 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<TestCluster>) {
         "apiVersions": ["*"],
         "resources": ["widgets"],
     }]);
-    let annotation = chain("annotation", rules.clone(), json!([misbehaves("well-behaved")]));
+    let annotation = chain("annotation", rules.clone(), json!([misbehaving_stage("well-behaved")]));
     let scene = Scene::start(cluster, &[annotation]).await;
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -139,13 +155,13 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<TestCluster>) {
             }],
         },
     });
-    scene.apply(&definition).await.succeeds();
+    scene.apply(&definition).await.assert_success();
     scene
         .run("wait --for=condition=Established crd/widgets.shop.example.com --timeout=60s")
         .await
-        .succeeds();
+        .assert_success();
     scene
-        .register(&Registration::mutating("/mutate/annotation").rules(rules))
+        .register(&Registration::mutating("/mutate/annotation").with_rules(rules))
         .await;
     let widget = json!({
         "apiVersion": "shop.example.com/v1alpha1",
@@ -154,10 +170,10 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<TestCluster>) {
         "spec": {"size": 3},
     });
     // The status of a CustomResourceDefinition says `Established` a moment before the API server serves its resource.
-    until("the custom resource", async || {
+    wait_until("the custom resource", async || {
         let output = scene.create(&widget).await;
         let missing = output.stderr.contains("no matches for kind") || output.stderr.contains("not find");
-        (!missing).then(|| output.succeeds())
+        (!missing).then(|| output.assert_success())
     })
     .await;
     let stored = scene.get("widget wheel").await;
@@ -174,10 +190,10 @@ pub(crate) async fn another_version_is_converted(cluster: Arc<TestCluster>) {
         "apiVersions": ["v1"],
         "resources": ["ingresses"],
     }]);
-    let annotation = chain("annotation", rules.clone(), json!([misbehaves("well-behaved")]));
+    let annotation = chain("annotation", rules.clone(), json!([misbehaving_stage("well-behaved")]));
     let scene = Scene::start(cluster, &[annotation]).await;
     scene
-        .register(&Registration::mutating("/mutate/annotation").rules(rules))
+        .register(&Registration::mutating("/mutate/annotation").with_rules(rules))
         .await;
     let ingress = json!({
         "apiVersion": "networking.k8s.io/v1beta1",
@@ -185,7 +201,7 @@ pub(crate) async fn another_version_is_converted(cluster: Arc<TestCluster>) {
         "metadata": {"name": "web"},
         "spec": {"backend": {"serviceName": "web", "servicePort": 80}},
     });
-    scene.create(&ingress).await.succeeds();
+    scene.create(&ingress).await.assert_success();
     let stored = scene.get("ingress.v1beta1.networking.k8s.io web").await;
     assert_eq!(stored["metadata"]["annotations"]["well-behaved"], "true");
     assert_eq!(stored["spec"]["backend"]["serviceName"], "web");
@@ -193,14 +209,14 @@ pub(crate) async fn another_version_is_converted(cluster: Arc<TestCluster>) {
 
 /// When a Namespace is created, a selector of namespaces is compared with the labels of the new Namespace itself.
 pub(crate) async fn a_namespace_is_admitted_by_its_own_labels(cluster: Arc<TestCluster>) {
-    let rules = core(&["CREATE"], &["namespaces"]);
-    let mut stage = plugin("guest-misbehaves", json!({"behaviour": "well-behaved"}));
+    let rules = core_rules(&["CREATE"], &["namespaces"]);
+    let mut stage = plugin_stage("guest-misbehaves", json!({"behaviour": "well-behaved"}));
     stage["namespaceSelector"] = json!({"matchLabels": {"annotated": "yes"}});
-    let access = Scene::cluster_access(&cluster).await;
+    let access = Scene::grant_cluster_access(&cluster).await;
     let annotation = chain("annotation", rules.clone(), json!([stage]));
-    let scene = Scene::configured(cluster, access, &[annotation]).await;
+    let scene = Scene::start_configured(cluster, access, &[annotation]).await;
     scene
-        .register(&Registration::mutating("/mutate/annotation").rules(rules))
+        .register(&Registration::mutating("/mutate/annotation").with_rules(rules))
         .await;
     for (name, expected) in [("yes", true), ("no", false)] {
         let namespace = format!("{}-{name}", scene.namespace);

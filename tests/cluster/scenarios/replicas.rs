@@ -21,22 +21,22 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::resources::{CHAINS_PATH, denying};
+use super::resources::{CHAINS_PATH, denying_chain};
 use crate::{
     cluster::TestCluster,
-    process::until,
+    process::wait_until,
     registration::Registration,
-    scene::{Scene, compiled, pod},
+    scene::{Scene, compiled_store, pod},
 };
 
 const USERS: usize = 3;
 
 /// The time after a change in which replicas may answer from the old table and from the new one.
-const OVERLAP: Duration = Duration::from_secs(1);
+const MAX_OVERLAP: Duration = Duration::from_secs(1);
 
-const PAUSE: Duration = Duration::from_millis(5);
+const REQUEST_PAUSE: Duration = Duration::from_millis(5);
 
-const SLOWLY: Duration = Duration::from_secs(1);
+const SLOW_MODULE_DELAY: Duration = Duration::from_secs(1);
 
 /// A client that sends one request after another. The chain answers each with its version.
 struct RequestingClient {
@@ -54,10 +54,10 @@ impl RequestingClient {
             let mut answers = Vec::new();
             while !*stopped.borrow() {
                 let text = ask().await;
-                let answer = TimedAnswer::now(&text);
+                let answer = TimedAnswer::from_message(&text);
                 assert!(answer.is_some(), "the chain did not answer: {text}");
                 answers.extend(answer);
-                sleep(PAUSE).await;
+                sleep(REQUEST_PAUSE).await;
             }
             answers
         });
@@ -84,13 +84,13 @@ impl Reviewer {
             identity: None,
         };
         Self {
-            client: Client::trusting(trust).unwrap(),
+            client: Client::with_trust(trust).unwrap(),
             url: program.tls_url("/validate"),
         }
     }
 
     async fn version(&self) -> Option<u32> {
-        Some(TimedAnswer::now(&self.clone().ask().await)?.version)
+        Some(TimedAnswer::from_message(&self.clone().ask().await)?.version)
     }
 
     async fn ask(self) -> String {
@@ -106,7 +106,7 @@ struct ScenarioReplica {
     program: Admittance,
     address: SocketAddr,
     reviewer: Reviewer,
-    asking: RequestingClient,
+    requests: RequestingClient,
 }
 
 #[derive(Clone, Copy)]
@@ -132,7 +132,7 @@ struct ClusterFleet {
 }
 
 /// Forwards connections as a Service does: each goes to the next replica in turn that accepts it.
-async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) {
+async fn forward_connections(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) {
     for turn in 0_usize.. {
         let (mut caller, _) = listener.accept().await.unwrap();
         let mut addresses = addresses.lock().unwrap().clone();
@@ -151,13 +151,13 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
 }
 
 /// Returns the names of the replicas in a status, each with whether it is the one that reported the status.
-fn names(status: &Value) -> impl Iterator<Item = (&Value, bool)> {
+fn replica_names(status: &Value) -> impl Iterator<Item = (&Value, bool)> {
     let replicas = status["replicas"]["replicas"].as_array().into_iter().flatten();
     replicas.map(|replica| (&replica["name"], replica["self"] == true))
 }
 
 fn own_name(status: &Value) -> Option<&Value> {
-    names(status).find_map(|(name, is_own)| is_own.then_some(name))
+    replica_names(status).find_map(|(name, is_own)| is_own.then_some(name))
 }
 
 fn review() -> String {
@@ -181,13 +181,13 @@ impl ClusterFleet {
         let files = TempDir::new().unwrap();
         let authority = files.path().join("modules.pem");
         fs::write(&authority, modules.authority()).unwrap();
-        let mut scene = Scene::of_replicas(cluster, json!({"modules": {"ca": authority}})).await;
+        let mut scene = Scene::prepare_replicas(cluster, json!({"modules": {"ca": authority}})).await;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        scene.called_at(listener.local_addr().unwrap());
-        scene.apply(&denying(&scene, "version 0")).await.succeeds();
+        scene.set_address(listener.local_addr().unwrap());
+        scene.apply(&denying_chain(&scene, "version 0")).await.assert_success();
 
         let addresses = Arc::new(Mutex::new(Vec::new()));
-        let stores = [compiled(), compiled(), files.path().join("store")];
+        let stores = [compiled_store(), compiled_store(), files.path().join("store")];
         let mut fleet = Self {
             scene,
             modules,
@@ -202,7 +202,7 @@ impl ClusterFleet {
         for store in stores {
             fleet.add(store).await;
         }
-        tokio::spawn(pass_on(listener, addresses));
+        tokio::spawn(forward_connections(listener, addresses));
         fleet.scene.register(&Registration::validating("/validate")).await;
         fleet.let_users_create();
         fleet
@@ -222,14 +222,15 @@ impl ClusterFleet {
             program,
             address,
             reviewer,
-            asking,
+            requests: asking,
         });
         let new = &self.replicas.last().unwrap().program;
-        let own_status = new.until_status("itself", |status| own_name(status).is_some()).await;
+        let own_status = new.wait_for_status("itself", |status| own_name(status).is_some()).await;
         let name = own_name(&own_status.unwrap()).cloned();
         for replica in &self.replicas {
-            let is_known = |status: &Value| names(status).any(|(replica_name, _)| Some(replica_name) == name.as_ref());
-            let introduction = replica.program.until_status("the new replica", is_known);
+            let is_known =
+                |status: &Value| replica_names(status).any(|(replica_name, _)| Some(replica_name) == name.as_ref());
+            let introduction = replica.program.wait_for_status("the new replica", is_known);
             introduction.await.unwrap();
         }
     }
@@ -266,14 +267,14 @@ impl ClusterFleet {
         }
     }
 
-    fn next(&mut self) -> Value {
+    fn next_chain(&mut self) -> Value {
         self.version += 1;
-        denying(&self.scene, &format!("version {}", self.version))
+        denying_chain(&self.scene, &format!("version {}", self.version))
     }
 
     async fn write(&self, chain: &Value) {
         let path = format!("{CHAINS_PATH}/{}", self.scene.namespace);
-        until("a change of the chain", async || {
+        wait_until("a change of the chain", async || {
             let mut stored: Value = self.scene.rest.get(&path).await.unwrap().json().unwrap();
             stored["spec"] = chain["spec"].clone();
             let reply = self.scene.rest.send(Method::PUT, &path, Some(&stored)).await.unwrap();
@@ -285,29 +286,29 @@ impl ClusterFleet {
         .await;
     }
 
-    async fn until_changed(&self) {
+    async fn wait_until_changed(&self) {
         for replica in &self.replicas {
-            until(&format!("version {}", self.version), async || {
+            wait_until(&format!("version {}", self.version), async || {
                 (replica.reviewer.version().await == Some(self.version)).then_some(())
             })
             .await;
         }
     }
 
-    async fn change(&mut self) {
-        let chain = self.next();
+    async fn change_chain(&mut self) {
+        let chain = self.next_chain();
         self.write(&chain).await;
-        self.until_changed().await;
+        self.wait_until_changed().await;
     }
 
-    async fn changes(&mut self, count: u32) {
+    async fn make_changes(&mut self, count: u32) {
         for _ in 0..count {
-            self.change().await;
+            self.change_chain().await;
         }
     }
 
     async fn replace(&mut self, is_leader: bool, end: ReplicaEnd) {
-        let position = until("a replica that leads, or not", async || {
+        let position = wait_until("a replica that leads, or not", async || {
             for (index, replica) in self.replicas.iter().enumerate() {
                 let status = replica.program.status().await.unwrap();
                 if status["leader"]["self"] == is_leader {
@@ -322,7 +323,7 @@ impl ClusterFleet {
             .lock()
             .unwrap()
             .retain(|address| *address != replica.address);
-        self.answers.extend(replica.asking.end().await);
+        self.answers.extend(replica.requests.end().await);
         match end {
             ReplicaEnd::Terminated => {
                 // On SIGTERM, the replica closes its connections gracefully, so that users lose no request.
@@ -337,15 +338,15 @@ impl ClusterFleet {
                 // The API server may still send its next request on the connection to the killed replica. This request
                 // is lost, so the creation is repeated.
                 let create = self.creation("after-the-kill");
-                until("the API server calls another replica", async || {
+                wait_until("the API server calls another replica", async || {
                     (create().await.status == 403).then_some(())
                 })
                 .await;
                 self.let_users_create();
             }
         }
-        self.change().await;
-        self.add(compiled()).await;
+        self.change_chain().await;
+        self.add(compiled_store()).await;
     }
 
     /// Changes the chain, so that it needs a new module. One replica downloads this module slowly. The replicas that
@@ -358,7 +359,7 @@ impl ClusterFleet {
         self.modules.put("new.wasm", version);
         let inspecting = Admittance::run(["inspect", "-o", "json", module.to_str().unwrap()]);
         let inspection: Value = serde_json::from_str(&inspecting.await.unwrap().stdout).unwrap();
-        let mut chain = self.next();
+        let mut chain = self.next_chain();
         let stages = chain["spec"]["stages"].as_array_mut().unwrap();
         stages.push(json!({
             "name": "new",
@@ -378,7 +379,7 @@ impl ClusterFleet {
             .unwrap();
         assert_eq!(dry_run.code, Some(0), "{}{}", dry_run.stdout, dry_run.stderr);
 
-        self.modules.slow_down(SLOWLY);
+        self.modules.slow_down(SLOW_MODULE_DELAY);
         self.write(&chain).await;
         let status = slow.program.status().await.unwrap();
         let name = own_name(&status).and_then(Value::as_str).unwrap();
@@ -390,7 +391,7 @@ impl ClusterFleet {
                     _ => false,
                 })
             };
-            let waiting_report = replica.program.until_status("the slow replica", names_it);
+            let waiting_report = replica.program.wait_for_status("the slow replica", names_it);
             waiting_report.await.unwrap();
         }
         for replica in &self.replicas {
@@ -398,7 +399,7 @@ impl ClusterFleet {
             assert!(replica.program.is_ready().await);
         }
         self.modules.slow_down(Duration::ZERO);
-        self.until_changed().await;
+        self.wait_until_changed().await;
     }
 
     async fn go_on_without_api_server(&mut self) {
@@ -407,7 +408,7 @@ impl ClusterFleet {
         self.scene.cluster.kill_api_server().await.unwrap();
         for replica in &self.replicas {
             let is_alone = |status: &Value| status["replicas"]["problem"] != Value::Null;
-            let alone = replica.program.until_status("its problem", is_alone);
+            let alone = replica.program.wait_for_status("its problem", is_alone);
             alone.await.unwrap();
         }
         sleep_until(back).await;
@@ -417,29 +418,29 @@ impl ClusterFleet {
         }
         self.scene.cluster.restart_api_server().await.unwrap();
         self.let_users_create();
-        self.change().await;
+        self.change_chain().await;
     }
 }
 
 pub(crate) async fn changes_go_live_everywhere_at_once(cluster: Arc<TestCluster>) {
-    let share = cluster.changes / 5;
+    let share = cluster.change_count / 5;
     let mut fleet = ClusterFleet::start(cluster).await;
     fleet.wait_for_slow_replica().await;
-    fleet.changes(share).await;
+    fleet.make_changes(share).await;
     fleet.replace(true, ReplicaEnd::Terminated).await;
-    fleet.changes(share).await;
+    fleet.make_changes(share).await;
     fleet.replace(false, ReplicaEnd::Killed).await;
-    fleet.changes(share).await;
+    fleet.make_changes(share).await;
     fleet.replace(true, ReplicaEnd::Killed).await;
-    fleet.changes(share).await;
+    fleet.make_changes(share).await;
     fleet.go_on_without_api_server().await;
-    fleet.changes(share).await;
+    fleet.make_changes(share).await;
 
     fleet.end_users().await;
     let through_api_server = fleet.through_api_server;
     let mut answers = std::mem::take(&mut fleet.answers);
     for replica in fleet.replicas.drain(..) {
-        answers.extend(replica.asking.end().await);
+        answers.extend(replica.requests.end().await);
     }
     answers.sort();
     let (overlap, version) = longest_overlap(&answers);
@@ -449,11 +450,11 @@ pub(crate) async fn changes_go_live_everywhere_at_once(cluster: Arc<TestCluster>
         answers.len(),
     );
     assert!(through_api_server > fleet.version as usize, "{through_api_server}");
-    assert!(overlap < OVERLAP, "{overlap:?} after version {version}");
+    assert!(overlap < MAX_OVERLAP, "{overlap:?} after version {version}");
     let name = fleet.scene.namespace.clone();
     fleet
         .scene
         .run(&format!("delete admissionchain {name}"))
         .await
-        .succeeds();
+        .assert_success();
 }

@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{ClusterUser, TestCluster},
-    process::until,
+    process::wait_until,
     registration::Registration,
-    scene::{GOOD_IMAGE, Scene, chain, pod, validating},
+    scene::{GOOD_IMAGE, Scene, chain, pod, validating_chain},
 };
 
 /// The name of the Service to which webhook configurations refer. In most scenarios, no server listens behind this
 /// Service. The API server accepts requests nevertheless, because the failure policy of the webhooks is `Ignore`.
-pub(super) const SERVICE: &str = "hooks";
+pub(super) const SERVICE_NAME: &str = "hooks";
 
 pub(crate) const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissionchains";
 
-pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
+pub(crate) fn denying_chain(scene: &Scene, message: &str) -> Value {
     let expression = "object.spec.containers.all(c, c.image != 'bad')";
     // kubectl 1.20 prints the message of a denial only for some reasons. `Forbidden` is one of them.
     let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
@@ -27,7 +27,7 @@ pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
     // compiled with a newer version of Go than it was written for. Because of that, it would read the empty string as
     // null.
     let rules = json!([{"operations": ["CREATE"], "resources": ["pods"]}]);
-    validating(chain(&scene.namespace, rules, json!([stage])))
+    validating_chain(chain(&scene.namespace, rules, json!([stage])))
 }
 
 /// Applies documents without kubectl's validation, because kubectl 1.20 does not know some of their fields. The API
@@ -35,10 +35,14 @@ pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
 async fn apply(cluster: &TestCluster, documents: &str) {
     let arguments = ["apply", "--validate=false", "-f", "-"];
     let kubectl = cluster.kubectl().unwrap();
-    kubectl.run_with(&arguments, documents).await.unwrap().succeeds();
+    kubectl
+        .run_with_input(&arguments, documents)
+        .await
+        .unwrap()
+        .assert_success();
 }
 
-pub(crate) async fn prepare(cluster: &TestCluster, config: &Value) {
+pub(crate) async fn install_resources(cluster: &TestCluster, config: &Value) {
     let crds = Admittance::run(["kubernetes", "crds"]).await.unwrap();
     assert_eq!(crds.code, Some(0), "{}", crds.stderr);
     apply(cluster, &crds.stdout).await;
@@ -47,7 +51,7 @@ pub(crate) async fn prepare(cluster: &TestCluster, config: &Value) {
     let path = directory.path().join("admittance.yaml");
     fs::write(&path, config.to_string()).unwrap();
     let config = path.to_str().unwrap();
-    let identity_options = ["--name", SERVICE, "--namespace", "default"];
+    let identity_options = ["--name", SERVICE_NAME, "--namespace", "default"];
     let arguments = [
         "kubernetes",
         "manifests",
@@ -66,14 +70,14 @@ pub(crate) async fn prepare(cluster: &TestCluster, config: &Value) {
     assert_eq!(roles.len(), 2, "{}", manifests_output.stdout);
     apply(cluster, &roles.join("\n---\n")).await;
     for (kind, name) in [
-        ("Role", SERVICE.to_owned()),
-        ("ClusterRole", format!("default-{SERVICE}")),
+        ("Role", SERVICE_NAME.to_owned()),
+        ("ClusterRole", format!("default-{SERVICE_NAME}")),
     ] {
         let group = "rbac.authorization.k8s.io";
         let binding = json!({
             "apiVersion": format!("{group}/v1"),
             "kind": format!("{kind}Binding"),
-            "metadata": {"name": SERVICE, "namespace": "default"},
+            "metadata": {"name": SERVICE_NAME, "namespace": "default"},
             "roleRef": {"apiGroup": group, "kind": kind, "name": name},
             "subjects": [{"apiGroup": group, "kind": "User", "name": ClusterUser::Admittance.name()}],
         });
@@ -81,23 +85,23 @@ pub(crate) async fn prepare(cluster: &TestCluster, config: &Value) {
     }
 }
 
-async fn reading(cluster: Arc<TestCluster>) -> Scene {
+async fn start_scene(cluster: Arc<TestCluster>) -> Scene {
     let mut dialect = json!({"kubernetes": {"webhookConfigurations": {
-        "service": format!("{SERVICE}.default"), "failurePolicy": "Ignore",
+        "service": format!("{SERVICE_NAME}.default"), "failurePolicy": "Ignore",
     }}});
     let definitions = json!([{"kubernetes": {"policies": ["Gatekeeper"]}}]);
     let config = json!({"dialect": dialect, "cluster": {}, "definitions": definitions});
-    prepare(&cluster, &config).await;
+    install_resources(&cluster, &config).await;
     // The server's certificate comes from a file, and not from the program itself. So the configuration also has to
     // name a file with the CA bundle, which the leader writes into the webhook configurations.
     dialect["kubernetes"]["webhookConfigurations"]["caBundle"] = json!("certs/ca.pem");
     let kubeconfig = cluster.kubeconfig(ClusterUser::Admittance);
     let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});
-    Scene::with_dialect(cluster, dialect, more, &[]).await
+    Scene::start_with_dialect(cluster, dialect, more, &[]).await
 }
 
-async fn until_true(scene: &Scene, name: &str, condition: &str) -> Value {
-    until(&format!("{condition} of {name}"), async || {
+async fn wait_for_condition(scene: &Scene, name: &str, condition: &str) -> Value {
+    wait_until(&format!("{condition} of {name}"), async || {
         let status = scene.get(&format!("admissionchain {name}")).await["status"].clone();
         let conditions = status["conditions"].as_array()?;
         let is_true = |entry: &&Value| entry["type"] == condition && entry["status"] == "True";
@@ -107,17 +111,17 @@ async fn until_true(scene: &Scene, name: &str, condition: &str) -> Value {
     .await
 }
 
-async fn until_refused(scene: &Scene, words: &str) {
-    until(words, async || {
+async fn wait_until_refused(scene: &Scene, words: &str) {
+    wait_until(words, async || {
         let arguments = ["create", "--dry-run=server", "-f", "-"];
-        let output = scene.with(&arguments, &pod("bad", "bad")).await;
+        let output = scene.run_with_object(&arguments, &pod("bad", "bad")).await;
         output.stderr.contains(words).then_some(())
     })
     .await;
 }
 
 pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
-    let scene = reading(Arc::clone(&cluster)).await;
+    let scene = start_scene(Arc::clone(&cluster)).await;
     let name = scene.namespace.clone();
     let (group, resources) = ("admittance.dev", ["admissionchains"]);
     let definitions = json!([{
@@ -125,33 +129,35 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
     }]);
     let checking = Registration::validating("/definitions")
         .with_suffix("-definitions")
-        .rules(definitions);
+        .with_rules(definitions);
     scene.register(&checking).await;
     scene.register(&Registration::validating("/validate")).await;
 
-    scene.apply(&denying(&scene, "by a chain")).await.succeeds();
-    until_true(&scene, &name, "Live").await;
-    until_refused(&scene, "by a chain").await;
-    scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
+    scene.apply(&denying_chain(&scene, "by a chain")).await.assert_success();
+    wait_for_condition(&scene, &name, "Live").await;
+    wait_until_refused(&scene, "by a chain").await;
+    scene.create(&pod("good", GOOD_IMAGE)).await.assert_success();
     for names in ["admissionchains", "achain", "admittance"] {
-        let listing = scene.run(&format!("get {names}")).await.succeeds();
+        let listing = scene.run(&format!("get {names}")).await.assert_success();
         let has_text = |text: &str| listing.stdout.contains(text);
         assert!(has_text("ACCEPTED") && has_text(&name), "{}", listing.stdout);
     }
 
-    let mut bad = denying(&scene, "never said");
+    let mut bad = denying_chain(&scene, "never said");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     scene
-        .with(&["apply", "--dry-run=server", "-f", "-"], &bad)
+        .run_with_object(&["apply", "--dry-run=server", "-f", "-"], &bad)
         .await
-        .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
+        .assert_failure_with(&["spec.stages[0].cel.validations[0].expression"]);
 
     let rules = async || {
         let output = scene
-            .run(&format!("get validatingwebhookconfiguration {SERVICE} --output=json"))
+            .run(&format!(
+                "get validatingwebhookconfiguration {SERVICE_NAME} --output=json"
+            ))
             .await;
         let webhooks = output
-            .succeeded
+            .is_success
             .then(|| output.json()["webhooks"].clone())?
             .as_array()?
             .clone();
@@ -160,10 +166,13 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
             .flat_map(|webhook| webhook["rules"].as_array().cloned().unwrap_or_default());
         Some(rules.filter(|rule| rule["resources"] == json!(["pods"])).count())
     };
-    until("the rule of the chain", async || (rules().await? == 1).then_some(())).await;
-    scene.run(&format!("delete admissionchain {name}")).await.succeeds();
-    until("the end of the rule", async || (rules().await? == 0).then_some(())).await;
-    scene.create(&pod("free", "bad")).await.succeeds();
+    wait_until("the rule of the chain", async || (rules().await? == 1).then_some(())).await;
+    scene
+        .run(&format!("delete admissionchain {name}"))
+        .await
+        .assert_success();
+    wait_until("the end of the rule", async || (rules().await? == 0).then_some(())).await;
+    scene.create(&pod("free", "bad")).await.assert_success();
 }
 
 pub(super) fn crd(group: &str, version: &str, plural: &str, kind: &str, scope: &str) -> Value {
@@ -184,12 +193,12 @@ pub(super) fn crd(group: &str, version: &str, plural: &str, kind: &str, scope: &
 }
 
 pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<TestCluster>) {
-    let scene = reading(Arc::clone(&cluster)).await;
+    let scene = start_scene(Arc::clone(&cluster)).await;
     scene.register(&Registration::validating("/validate")).await;
     let apply = async |object: Value| {
         // The API server serves a new kind a moment after its CustomResourceDefinition is created.
-        until("what is applied", async || {
-            scene.apply(&object).await.succeeded.then_some(())
+        wait_until("what is applied", async || {
+            scene.apply(&object).await.is_success.then_some(())
         })
         .await;
     };
@@ -228,8 +237,8 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<TestCluster>) {
         "spec": {"match": {"kinds": [{"apiGroups": [""], "kinds": ["Pod"]}]}},
     });
     apply(constraint).await;
-    until_refused(&scene, "[not-bad] by a constraint").await;
-    scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
+    wait_until_refused(&scene, "[not-bad] by a constraint").await;
+    scene.create(&pod("good", GOOD_IMAGE)).await.assert_success();
 
     // Deleting a CustomResourceDefinition deletes all objects of its kind.
     for name in [
@@ -239,11 +248,15 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<TestCluster>) {
         scene
             .run(&format!("delete customresourcedefinition {name}"))
             .await
-            .succeeds();
+            .assert_success();
     }
-    until("the end of the constraint", async || {
+    wait_until("the end of the constraint", async || {
         let arguments = ["create", "--dry-run=server", "-f", "-"];
-        scene.with(&arguments, &pod("bad", "bad")).await.succeeded.then_some(())
+        scene
+            .run_with_object(&arguments, &pod("bad", "bad"))
+            .await
+            .is_success
+            .then_some(())
     })
     .await;
 }

@@ -6,43 +6,43 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::TestCluster,
-    process::until,
+    process::wait_until,
     registration::Registration,
-    scene::{GOOD_IMAGE, Scene, chain, core, pod, sidecar},
+    scene::{GOOD_IMAGE, Scene, chain, core_rules, pod, sidecar_stage},
 };
 
-fn injection() -> Value {
-    let mut stage = sidecar("2.1");
+fn injection_chain() -> Value {
+    let mut stage = sidecar_stage("2.1");
     stage["namespaceSelector"] = json!({
         "matchExpressions": [{"key": "injection", "operator": "NotIn", "values": ["disabled"]}],
     });
-    chain("injection", core(&["CREATE"], &["pods"]), json!([stage]))
+    chain("injection", core_rules(&["CREATE"], &["pods"]), json!([stage]))
 }
 
 pub(crate) async fn a_label_turns_a_chain_off(cluster: Arc<TestCluster>) {
-    let access = Scene::cluster_access(&cluster).await;
-    let scene = Scene::configured(cluster, access, &[injection()]).await;
+    let access = Scene::grant_cluster_access(&cluster).await;
+    let scene = Scene::start_configured(cluster, access, &[injection_chain()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
-    scene.create(&pod("on", GOOD_IMAGE)).await.succeeds();
+    scene.create(&pod("on", GOOD_IMAGE)).await.assert_success();
     assert_eq!(scene.containers("on").await, ["web", "log-agent"]);
 
     let namespace = scene.namespace.clone();
     scene
         .run(&format!("label namespace {namespace} injection=disabled"))
         .await
-        .succeeds();
-    until_containers(&scene, "off", &["web"]).await;
+        .assert_success();
+    wait_for_containers(&scene, "off", &["web"]).await;
     scene
         .run(&format!("label namespace {namespace} injection-"))
         .await
-        .succeeds();
-    until_containers(&scene, "on-again", &["web", "log-agent"]).await;
+        .assert_success();
+    wait_for_containers(&scene, "on-again", &["web", "log-agent"]).await;
 }
 
-async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
-    until("the effect of a namespace's label", async || {
-        let name = format!("{prefix}-{}", scene.cluster.number());
-        scene.create(&pod(&name, GOOD_IMAGE)).await.succeeds();
+async fn wait_for_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
+    wait_until("the effect of a namespace's label", async || {
+        let name = format!("{prefix}-{}", scene.cluster.next_number());
+        scene.create(&pod(&name, GOOD_IMAGE)).await.assert_success();
         (scene.containers(&name).await == expected).then_some(())
     })
     .await;
@@ -50,8 +50,8 @@ async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
 
 /// The Pod is created before the server's watch has reported its namespace, so the server has to ask.
 pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<TestCluster>) {
-    let access = Scene::cluster_access(&cluster).await;
-    let scene = Scene::configured(cluster, access, &[injection()]).await;
+    let access = Scene::grant_cluster_access(&cluster).await;
+    let scene = Scene::start_configured(cluster, access, &[injection_chain()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
     for (name, labels, expected) in [
         ("off", json!({"injection": "disabled"}), &["web"][..]),
@@ -69,10 +69,10 @@ pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<TestCluster
         ]);
         scene
             .kubectl
-            .run_with(&["create", "-f", "-"], &list.to_string())
+            .run_with_input(&["create", "-f", "-"], &list.to_string())
             .await
             .unwrap()
-            .succeeds();
+            .assert_success();
         let stored = scene
             .kubectl
             .run(&["get", "pod", "web", "--namespace", &namespace, "--output=json"])
@@ -85,7 +85,11 @@ pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<TestCluster
 
 /// The labels of namespaces are unknown without the API server, so chains that need them fail.
 pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<TestCluster>) {
-    let plain = chain("plain", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
+    let plain = chain(
+        "plain",
+        core_rules(&["CREATE"], &["pods"]),
+        json!([sidecar_stage("2.1")]),
+    );
     let nobody = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -98,13 +102,13 @@ pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<TestClust
     let kubeconfig = directory.path().join("kubeconfig");
     std::fs::write(&kubeconfig, nobody.to_string()).unwrap();
     let config = json!({"cluster": {"kubeconfig": kubeconfig}});
-    let scene = Scene::configured(cluster, config, &[plain, injection()]).await;
+    let scene = Scene::start_configured(cluster, config, &[plain, injection_chain()]).await;
     scene.register(&Registration::mutating("/mutate/plain")).await;
-    scene.create(&pod("plain", GOOD_IMAGE)).await.succeeds();
+    scene.create(&pod("plain", GOOD_IMAGE)).await.assert_success();
     assert_eq!(scene.containers("plain").await, ["web", "log-agent"]);
     scene.register(&Registration::mutating("/mutate/injection")).await;
     scene
         .create(&pod("labelled", GOOD_IMAGE))
         .await
-        .fails_with(&["stage sidecar-injector of chain injection", "namespace"]);
+        .assert_failure_with(&["stage sidecar-injector of chain injection", "namespace"]);
 }

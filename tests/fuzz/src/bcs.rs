@@ -12,8 +12,9 @@ use serde_json::Value;
 use crate::parts;
 
 /// The dialect is built once for all inputs, because building it takes longer than running an input.
-static DIALECT: LazyLock<Bcs> =
-    LazyLock::new(|| Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler));
+static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
+    Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).with_upstream_kind(UpstreamKind::Scheduler)
+});
 
 /// Sends a request to a BCS driver. The input is `METHOD /path`, an empty line, and the body. Checks three properties:
 /// No object is forwarded with a key in two spellings. An object that no hook changes is forwarded byte for byte. The
@@ -22,9 +23,9 @@ pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
     let body = Bytes::copy_from_slice(body);
     let dialect = &*DIALECT;
-    if let Some(head) = head(line) {
+    if let Some(head) = parse_head(line) {
         if let Class::Inspect(inspection) = dialect.classify(&head) {
-            inspect(dialect, &head, &inspection, &body);
+            check_inspection(dialect, &head, &inspection, &body);
         }
         let forwarding = forwarding(&head, None).or_else(|| forwarding(&head, Some(&body)));
         check_forwarding(&forwarding.expect("the body is there"));
@@ -33,13 +34,13 @@ pub fn bcs(input: &[u8]) {
     // with the status 500, as kube-apiserver sends it.
     for status in [StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR] {
         if let Relay::Reply(reply) | Relay::NotProcessed(reply) = relay(status, &body) {
-            is_json(reply.body());
+            assert_json(reply.body());
         }
     }
     definitions_reply(&body);
 }
 
-pub(crate) fn head(line: &[u8]) -> Option<Parts> {
+pub(crate) fn parse_head(line: &[u8]) -> Option<Parts> {
     let line = std::str::from_utf8(line).ok()?;
     let (method, path) = line.split_once(' ')?;
     let request = http::Request::builder()
@@ -51,8 +52,8 @@ pub(crate) fn head(line: &[u8]) -> Option<Parts> {
 
 /// Reads a request with this body, and then a request with the body that the driver would forward. Checks that both
 /// requests are equal.
-pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspection, body: &Bytes) {
-    let Ok(BodyReading::Admit { request, canonical }) = dialect.read(head, inspection, body) else {
+pub(crate) fn check_inspection(dialect: &impl Dialect, head: &Parts, inspection: &Inspection, body: &Bytes) {
+    let Ok(BodyReading::Admit { request, canonical }) = dialect.read_body(head, inspection, body) else {
         return;
     };
     let body = canonical.as_ref().unwrap_or(body);
@@ -60,7 +61,7 @@ pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspect
     assert!(other.is_none(), "the one spelling has another: {body:?}");
     assert_same(&request, &again);
     if let Some(object) = &request.object {
-        let result = dialect.write(head, inspection, body, object, &Patch::default());
+        let result = dialect.changed_body(head, inspection, body, object, &Patch::default());
         let written_body = result.expect("a whole object can be written");
         let (again, _) = read_again(dialect, head, inspection, &written_body);
         assert_same(&request, &again);
@@ -73,7 +74,7 @@ fn read_again(
     inspection: &Inspection,
     body: &Bytes,
 ) -> (Box<Request>, Option<Bytes>) {
-    match dialect.read(head, inspection, body) {
+    match dialect.read_body(head, inspection, body) {
         Ok(BodyReading::Admit { request, canonical }) => (request, canonical),
         other => panic!("{body:?} was a request, and is {other:?}"),
     }
@@ -91,12 +92,12 @@ fn check_forwarding(forwarding: &SchedulerForwarding) {
     match forwarding {
         SchedulerForwarding::Rewritten(rewritten) => {
             if let NextBody::New(body) = &rewritten.body {
-                is_json(body);
+                assert_json(body);
             }
         }
         SchedulerForwarding::Reply(reply) => {
             if reply.headers()[CONTENT_TYPE] == "application/json" {
-                is_json(reply.body());
+                assert_json(reply.body());
             } else {
                 assert_eq!(reply.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
             }
@@ -105,7 +106,7 @@ fn check_forwarding(forwarding: &SchedulerForwarding) {
     }
 }
 
-fn is_json(body: &[u8]) {
+fn assert_json(body: &[u8]) {
     if !body.is_empty() {
         serde_json::from_slice::<Value>(body).expect("it is JSON");
     }

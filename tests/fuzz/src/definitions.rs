@@ -27,7 +27,7 @@ pub fn definitions(input: &[u8]) {
         },
         Err(mistakes) => check_mistakes(&mistakes, text),
     }
-    bcs_object(input);
+    check_bcs_object(input);
 }
 
 pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
@@ -62,7 +62,7 @@ fn change_back_and_forth(set: &DefinitionSet) {
 
 /// Reads a BCS definition. If the definition is valid, checks that it is the same after it is written with its defaults
 /// and read again.
-fn bcs_object(input: &[u8]) {
+fn check_bcs_object(input: &[u8]) {
     if let Ok(object) = BcsObject::parse(input) {
         let text = object.to_text();
         let again = BcsObject::parse(text.as_bytes()).expect("a written definition can be read");

@@ -12,23 +12,23 @@ use crate::{
 
 /// The address in the guest's memory at which the guest builds its answer from the input. The address is always the
 /// same, so that a pointer in the input can refer to another part of the input.
-const ANSWER: usize = 2048;
+const ANSWER_ADDRESS: usize = 2048;
 /// The maximum length of an input. A longer input is cut off, because in the guest's memory, it would overwrite data
 /// that the host has written.
-const LONGEST: usize = 16 << 10;
+const INPUT_LENGTH_MAX: usize = 16 << 10;
 
 /// Runs a guest whose answer consists of the bytes of the input. In such an answer, the pointers to lists and strings
 /// are arbitrary. Checks that the host either reads the answer or reports a failure, and that the resulting object
 /// obeys all rules.
 pub fn guest(input: &[u8]) {
     thread_local! {
-        static GUEST: (Chain, Request) = (block_on(plugin()), request());
+        static GUEST: (Chain, Request) = (block_on(plugin_chain()), request());
     }
     GUEST.with(|(chain, request)| {
         let mut request = request.clone();
         // The guest finds the input in its request, as the name. A name has to be a string, so the input is written in
         // hexadecimal digits.
-        let cut = &input[..input.len().min(LONGEST)];
+        let cut = &input[..input.len().min(INPUT_LENGTH_MAX)];
         request.name = cut.iter().map(|byte| format!("{byte:02x}")).collect();
         judge(chain, &request);
     });
@@ -47,7 +47,7 @@ fn request() -> Request {
     Request::new(Operation::Create, kind, resource).with_object(object.expect("it is an object"))
 }
 
-async fn plugin() -> Chain {
+async fn plugin_chain() -> Chain {
     let mut config = SandboxConfig::default();
     config.calls_in_flight = 1;
     let sandbox = Sandbox::new(config).expect("the sandbox starts");
@@ -87,7 +87,7 @@ fn component() -> Vec<u8> {
                 (local $from i32) (local $end i32) (local $to i32)
                 (local.set $from (i32.load offset=72 (local.get $request)))
                 (local.set $end (i32.add (local.get $from) (i32.load offset=76 (local.get $request))))
-                (local.set $to (i32.const {ANSWER}))
+                (local.set $to (i32.const {ANSWER_ADDRESS}))
                 (block $done
                     (loop $next
                         (br_if $done (i32.ge_u (local.get $from) (local.get $end)))
@@ -98,7 +98,7 @@ fn component() -> Vec<u8> {
                         (local.set $from (i32.add (local.get $from) (i32.const 2)))
                         (local.set $to (i32.add (local.get $to) (i32.const 1)))
                         (br $next)))
-                (i32.const {ANSWER})))"#
+                (i32.const {ANSWER_ADDRESS})))"#
     );
     let mut module = wat::parse_str(&text).expect("it is WebAssembly");
     let mut resolve = Resolve::default();

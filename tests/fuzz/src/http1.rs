@@ -43,10 +43,10 @@ pub(crate) async fn serve(
             tokio::spawn(async move {
                 let _ended = match tls {
                     Some(tls) => match tls.accept(stream).await {
-                        Ok(stream) => connection(stream, &*answer).await,
+                        Ok(stream) => serve_connection(stream, &*answer).await,
                         Err(_) => None,
                     },
-                    None => connection(stream, &*answer).await,
+                    None => serve_connection(stream, &*answer).await,
                 };
             });
         }
@@ -54,7 +54,7 @@ pub(crate) async fn serve(
     address
 }
 
-async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answer: &Responder) -> Option<()> {
+async fn serve_connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answer: &Responder) -> Option<()> {
     let mut buffer: Vec<u8> = Vec::new();
     loop {
         let end = loop {

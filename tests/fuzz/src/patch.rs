@@ -29,15 +29,15 @@ pub fn patch(input: &[u8]) {
         result,
         Ok(_) | Err(PatchError::DoesNotApply { .. } | PatchError::NotAnObject)
     ) {
-        compare(&object, &parsed, &result);
+        compare_with_json_patch(&object, &parsed, &result);
     }
 }
 
-fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) {
+fn compare_with_json_patch(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) {
     let operations: Value = serde_json::from_str(&patch.to_string()).expect("a written patch is JSON");
     if operations
         .as_array()
-        .is_none_or(|operations| operations.iter().any(is_unlike))
+        .is_none_or(|operations| operations.iter().any(is_applied_differently))
     {
         return;
     }
@@ -60,7 +60,7 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
 /// Returns whether the crate json-patch applies this operation differently than Admittance. There are three such
 /// operations: removing the root (the crate leaves `null`), moving a value onto itself (the crate rejects it), and
 /// moving the root (the crate accepts it).
-fn is_unlike(operation: &Value) -> bool {
+fn is_applied_differently(operation: &Value) -> bool {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     match text("op") {
         Some("remove") => text("path") == Some(""),

@@ -17,12 +17,12 @@ pub fn references(input: &[u8]) {
     let (Ok(reference), Ok(pattern)) = (std::str::from_utf8(reference), std::str::from_utf8(pattern)) else {
         return;
     };
-    written_and_read::<Digest>(reference);
-    written_and_read::<DefinitionId>(reference);
-    written_and_read::<StageId>(reference);
+    check_round_trip::<Digest>(reference);
+    check_round_trip::<DefinitionId>(reference);
+    check_round_trip::<StageId>(reference);
     let _ = pattern.parse::<IdentityPattern>();
-    let pattern = written_and_read::<SourcePattern>(pattern);
-    let Some(reference) = written_and_read::<ModuleReference>(reference) else {
+    let pattern = check_round_trip::<SourcePattern>(pattern);
+    let Some(reference) = check_round_trip::<ModuleReference>(reference) else {
         return;
     };
     if let ModuleReference::Oci(name) = &reference {
@@ -44,7 +44,7 @@ pub fn references(input: &[u8]) {
     }
 }
 
-fn written_and_read<T>(text: &str) -> Option<T>
+fn check_round_trip<T>(text: &str) -> Option<T>
 where
     T: FromStr + Display + PartialEq + Debug,
     T::Err: Debug,

@@ -38,7 +38,7 @@ pub fn registry(input: &[u8]) {
         };
         if let Ok(module) = scene.obtain(&scene.trusting) {
             assert_eq!(module.bytes(), MODULE);
-            assert_eq!(module.digest(), Digest::of(MODULE));
+            assert_eq!(module.digest(), Digest::of_bytes(MODULE));
             let text = String::from_utf8_lossy(manifest);
             assert!(
                 text.contains(&module.digest().to_hex()) || text.contains('\\'),
@@ -68,7 +68,7 @@ impl RegistryContent {
             ParsedReply::ok(self.referrers.as_slice())
         } else if is("/manifests/") {
             ParsedReply::ok(self.signature.as_slice())
-        } else if is(&format!("/blobs/{}", Digest::of(MODULE))) {
+        } else if is(&format!("/blobs/{}", Digest::of_bytes(MODULE))) {
             ParsedReply::ok(MODULE)
         } else {
             ParsedReply {

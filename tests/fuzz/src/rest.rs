@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 
 use crate::{
-    bcs::{head, inspect},
+    bcs::{check_inspection, parse_head},
     parts,
 };
 
@@ -15,13 +15,13 @@ use crate::{
 /// that the driver forwards an object as it was if no hook changes it.
 pub fn rest(input: &[u8]) {
     let [line, body] = parts(input);
-    let Some(head) = head(line) else {
+    let Some(head) = parse_head(line) else {
         return;
     };
     let dialect = dialect();
     let class = dialect.classify(&head);
     let names = if is_write(&head.method) {
-        names(head.uri.path())
+        possible_names(head.uri.path())
     } else {
         Vec::new()
     };
@@ -34,8 +34,8 @@ pub fn rest(input: &[u8]) {
         ),
         Class::Inspect(inspection) => {
             let body = Bytes::copy_from_slice(body);
-            inspect(&dialect, &head, &inspection, &body);
-            let Ok(BodyReading::Admit { request, .. }) = dialect.read(&head, &inspection, &body) else {
+            check_inspection(&dialect, &head, &inspection, &body);
+            let Ok(BodyReading::Admit { request, .. }) = dialect.read_body(&head, &inspection, &body) else {
                 return;
             };
             for name in names {
@@ -79,7 +79,7 @@ fn dialect() -> Rest {
         KindSource::Pointer(pointer("/Job/Type")),
     );
     let mut config = RestConfig::new(vec![by_name, new]);
-    config.unmatched = UnmatchedWrites::Pass;
+    config.unmatched_writes = UnmatchedWrites::Pass;
     Rest::new(config).expect("the routes are right")
 }
 
@@ -88,11 +88,11 @@ fn is_write(method: &Method) -> bool {
 }
 
 /// Returns all names of jobs that any server could read in this path, independently of the program's code.
-fn names(path: &str) -> Vec<String> {
+fn possible_names(path: &str) -> Vec<String> {
     let mut names = Vec::new();
     for server in 0..1 << 6 {
         let has_bit = |bit: u32| server & 1 << bit != 0;
-        let repeated = |text: &str, times: usize| (0..times).fold(text.to_owned(), |text, _| decoded(&text));
+        let repeated = |text: &str, times: usize| (0..times).fold(text.to_owned(), |text, _| decode_percent(&text));
         for before in 0..3 {
             let mut path = path.to_owned();
             if has_bit(0) {
@@ -106,7 +106,7 @@ fn names(path: &str) -> Vec<String> {
                 path = without_parameters(&path);
             }
             for after in usize::from(before == 0)..3 - before {
-                let segments: Vec<String> = segments(&path, has_bit(3), has_bit(4))
+                let segments: Vec<String> = split_segments(&path, has_bit(3), has_bit(4))
                     .iter()
                     .map(|segment| repeated(segment, after))
                     .collect();
@@ -136,7 +136,7 @@ fn without_parameters(path: &str) -> String {
 
 /// Splits a path into segments, like one of several kinds of servers. If `merges` is set, the server first drops empty
 /// segments. If `knows_dots` is set, the server then resolves the segments `.` and `..`.
-fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
+fn split_segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     let mut resolved: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {
         match segment {
@@ -152,7 +152,7 @@ fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     resolved.into_iter().map(str::to_owned).collect()
 }
 
-fn decoded(path: &str) -> String {
+fn decode_percent(path: &str) -> String {
     let bytes = path.as_bytes();
     let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let mut text = Vec::new();

@@ -18,7 +18,7 @@ fn assert_same(before: &Request, after: &Request) {
     assert_eq!(before.kind, after.kind);
     assert_eq!(before.resource, after.resource);
     assert_eq!(before.subresource, after.subresource);
-    assert_eq!(before.requested, after.requested);
+    assert_eq!(before.requested_kind, after.requested_kind);
     assert_eq!(before.name, after.name);
     assert_eq!(before.namespace, after.namespace);
     assert_eq!(before.user, after.user);

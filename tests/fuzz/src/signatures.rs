@@ -71,7 +71,7 @@ fn check(material: &Material) {
                 let subject = SignedModule {
                     reference,
                     module,
-                    digest: Digest::of(module),
+                    digest: Digest::of_bytes(module),
                 };
                 verify(requirement, subject, material)
             };

@@ -20,10 +20,10 @@ use crate::{block_on, in_directory, parts};
 pub fn store(input: &[u8]) {
     let [kind, content] = parts(input);
     in_directory(|directory| match kind {
-        b"sealed" => sealed(directory, content),
-        b"resolution" => resolution(directory, content),
-        b"revision" => revision(directory, content),
-        b"change" => change(directory, content),
+        b"sealed" => check_sealed(directory, content),
+        b"resolution" => check_resolution(directory, content),
+        b"revision" => check_revision(directory, content),
+        b"change" => check_change(directory, content),
         _ => {}
     });
 }
@@ -34,25 +34,25 @@ fn only_file(directory: &Path) -> PathBuf {
 }
 
 /// Reads an entry of the store. Checks that it is used only if its digest is right.
-fn sealed(directory: &Path, content: &[u8]) {
+fn check_sealed(directory: &Path, content: &[u8]) {
     let store = Store::open(directory).expect("the directory is private");
-    let key = CompiledKey::new(Digest::of("module"), "{}", "engine");
+    let key = CompiledKey::new(Digest::of_bytes("module"), "{}", "engine");
     store
         .keep_compiled(key, b"compiled", b"header")
         .expect("it can be written");
     fs::write(only_file(&directory.join("compiled")), content).expect("it can be written");
-    if let Some(compiled) = store.compiled(key) {
+    if let Some(compiled) = store.read_compiled(key) {
         let (sealed, seal) = content.split_at(content.len() - 40);
-        assert!(seal.starts_with(Digest::of(sealed).as_bytes()));
+        assert!(seal.starts_with(Digest::of_bytes(sealed).as_bytes()));
         assert!(sealed[..sealed.len() - 8].ends_with(&compiled.header));
     }
 }
 
 /// Reads a resolved reference. If it is valid, checks that it is the same after it is stored and read again.
-fn resolution(directory: &Path, content: &[u8]) {
+fn check_resolution(directory: &Path, content: &[u8]) {
     let store = Store::open(directory).expect("the directory is private");
     let reference: ModuleReference = "oci://registry.example.com/a:1".parse().expect("a reference");
-    let module = Digest::of("module");
+    let module = Digest::of_bytes("module");
     let first = Resolution {
         module,
         manifest: None,
@@ -64,19 +64,19 @@ fn resolution(directory: &Path, content: &[u8]) {
         let path = file.expect("it can be read").path();
         let entry = fs::read(&path).expect("it can be read");
         let magic = &entry[..8];
-        let sealed = [magic, Digest::of(content).as_bytes(), content].concat();
+        let sealed = [magic, Digest::of_bytes(content).as_bytes(), content].concat();
         fs::write(path, sealed).expect("it can be written");
     }
-    if let Some(stored_resolution) = store.resolution(&reference) {
+    if let Some(stored_resolution) = store.read_resolution(&reference) {
         store
             .keep_resolution(&reference, &stored_resolution)
             .expect("it can be written");
-        assert_eq!(store.resolution(&reference), Some(stored_resolution));
+        assert_eq!(store.read_resolution(&reference), Some(stored_resolution));
     }
 }
 
-fn revision(directory: &Path, content: &[u8]) {
-    let mut file = Digest::of(content).to_string().into_bytes();
+fn check_revision(directory: &Path, content: &[u8]) {
+    let mut file = Digest::of_bytes(content).to_string().into_bytes();
     file.push(b'\n');
     file.extend(content);
     fs::write(directory.join("0000000001.revision"), file).expect("it can be written");
@@ -99,7 +99,7 @@ fn revision(directory: &Path, content: &[u8]) {
 
 /// Starts a program after a change of several files was interrupted, and checks that the program completes the change.
 /// If somebody has edited a file since the interruption, the program must not touch that file.
-fn change(directory: &Path, content: &[u8]) {
+fn check_change(directory: &Path, content: &[u8]) {
     let Ok(Value::Array(entries)) = serde_json::from_slice::<Value>(content) else {
         return;
     };
@@ -133,7 +133,7 @@ fn change(directory: &Path, content: &[u8]) {
         "pending": pending,
     })
     .to_string();
-    let file = format!("{}\n{revision}", Digest::of(&revision));
+    let file = format!("{}\n{revision}", Digest::of_bytes(&revision));
     fs::write(history.join("0000000001.revision"), file).expect("it can be written");
     let store = tempfile::tempdir().expect("a directory can be made");
     let builder = Host::builder()

@@ -1,5 +1,5 @@
 use admittance_gateway::tunnel::{
-    AllowedConnections, Budget, LARGEST_OF_AGENT, TunnelDestination, TunnelSession, websocket_config,
+    AllowedConnections, Budget, LARGEST_AGENT_MESSAGE, TunnelDestination, TunnelSession, websocket_config,
 };
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::{
@@ -11,7 +11,7 @@ use crate::block_on;
 
 /// The number of bytes that the gateway may keep in memory for the tunnel. The test opens two connections in the
 /// tunnel, which take half of these bytes.
-const LIMIT: usize = 256 << 10;
+const BUDGET_LIMIT: usize = 256 << 10;
 
 /// Sends messages of an agent to a gateway through a tunnel. The input consists of messages. Each begins with the
 /// number of its repetitions and its length, and then has its bytes. In the tunnel, two connections are open: 1 and 2.
@@ -19,11 +19,11 @@ const LIMIT: usize = 256 << 10;
 pub fn tunnel(input: &[u8]) {
     block_on(async {
         let (gateway_end, agent_end) = tokio::io::duplex(64 << 10);
-        let config = Some(websocket_config(LARGEST_OF_AGENT));
+        let config = Some(websocket_config(LARGEST_AGENT_MESSAGE));
         let gateway_socket = WebSocketStream::from_raw_socket(gateway_end, Role::Server, config).await;
         let agent_socket = WebSocketStream::from_raw_socket(agent_end, Role::Client, config).await;
-        let gateway_budget = Budget::new(LIMIT);
-        let budget = gateway_budget.part(LIMIT);
+        let gateway_budget = Budget::new(BUDGET_LIMIT);
+        let budget = gateway_budget.part(BUDGET_LIMIT);
         let (session, outgoing) = TunnelSession::new(budget.clone());
         let running_session = session.clone();
         let running = tokio::spawn(async move {
@@ -51,7 +51,7 @@ pub fn tunnel(input: &[u8]) {
                     break 'messages;
                 }
                 assert!(
-                    gateway_budget.charged_bytes() <= LIMIT,
+                    gateway_budget.charged_bytes() <= BUDGET_LIMIT,
                     "{} bytes are held",
                     gateway_budget.charged_bytes()
                 );

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::definitions::check_mistakes;
 
 /// The limit for the size of a request body, in bytes.
-const LIMIT: usize = 1 << 16;
+const BODY_SIZE_LIMIT: usize = 1 << 16;
 
 /// Reads the body of a request to the gateway as YAML, and converts it to JSON. If the body is invalid, checks that the
 /// mistake has a position. If it is valid, checks that the JSON is below the size limit, even if aliases in the YAML
@@ -17,7 +17,7 @@ pub fn yaml(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
-    let json = match yaml_to_json("file.yaml", text, LIMIT) {
+    let json = match yaml_to_json("file.yaml", text, BODY_SIZE_LIMIT) {
         Ok(json) => json.unwrap_or_default(),
         Err(mistake) => {
             let mut mistakes = Mistakes::new();
@@ -25,7 +25,7 @@ pub fn yaml(input: &[u8]) {
             return check_mistakes(&mistakes, text);
         }
     };
-    assert!(json.len() <= LIMIT, "{} bytes", json.len());
+    assert!(json.len() <= BODY_SIZE_LIMIT, "{} bytes", json.len());
     let Ok(value) = serde_json::from_slice::<Value>(&json) else {
         assert!(json.is_empty(), "this is no JSON: {json:?}");
         return;

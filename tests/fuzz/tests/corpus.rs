@@ -6,14 +6,14 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use admittance_fuzz::TARGETS;
 
-fn corpora() -> PathBuf {
+fn corpus_directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
 #[test]
 fn every_fuzz_target_has_a_corpus() {
     let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let corpus_names: BTreeSet<String> = fs::read_dir(corpora())
+    let corpus_names: BTreeSet<String> = fs::read_dir(corpus_directory())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -40,7 +40,7 @@ macro_rules! corpora {
 corpora!(bcs cel config definitions guest patch references registry rest review selectors signatures store tunnel webhook yaml);
 
 fn run(name: &str, target: admittance_fuzz::FuzzTarget) {
-    let mut inputs: Vec<PathBuf> = fs::read_dir(corpora().join(name))
+    let mut inputs: Vec<PathBuf> = fs::read_dir(corpus_directory().join(name))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();

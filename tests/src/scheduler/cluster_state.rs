@@ -66,11 +66,11 @@ pub(super) enum RouteEffect {
 
 struct SchedulerError(u32, String);
 
-const DECODE: u32 = 1_405_010;
-const REQUEST_DATA: u32 = 1_405_008;
-const COMMON: u32 = 1_405_200;
-const EXISTS: u32 = 1_405_201;
-const NOT_FOUND: u32 = 1_405_202;
+const DECODE_ERROR: u32 = 1_405_010;
+const REQUEST_DATA_ERROR: u32 = 1_405_008;
+const COMMON_ERROR: u32 = 1_405_200;
+const EXISTS_ERROR: u32 = 1_405_201;
+const NOT_FOUND_ERROR: u32 = 1_405_202;
 
 impl SchedulerKind {
     fn word(self) -> &'static str {
@@ -111,7 +111,7 @@ impl MesosCluster {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn ask(
+    pub(super) fn handle(
         &self,
         scheduler_address: SocketAddr,
         effect: RouteEffect,
@@ -161,7 +161,7 @@ impl ClusterState {
     fn get(&self, key: &ObjectKey) -> Result<&Value, SchedulerError> {
         self.objects
             .get(key)
-            .ok_or_else(|| SchedulerError(COMMON, "zk: node does not exist".to_owned()))
+            .ok_or_else(|| SchedulerError(COMMON_ERROR, "zk: node does not exist".to_owned()))
     }
 
     fn list(&self, kind: SchedulerKind, namespace: &str) -> Value {
@@ -194,11 +194,11 @@ impl ClusterState {
         let object = decode(request)?;
         let (namespace, name) = kind.id(&object);
         if kind == SchedulerKind::Application && object.get("Instances").and_then(Value::as_i64) <= Some(0) {
-            return Err(SchedulerError(REQUEST_DATA, "instances error".to_owned()));
+            return Err(SchedulerError(REQUEST_DATA_ERROR, "instances error".to_owned()));
         }
         let key = (kind, namespace, name);
         if self.objects.contains_key(&key) {
-            return Err(SchedulerError(EXISTS, format!("{} already exist", kind.word())));
+            return Err(SchedulerError(EXISTS_ERROR, format!("{} already exist", kind.word())));
         }
         self.objects.insert(key.clone(), object);
         self.write(scheduler_address, SchedulerVerb::Create, key)
@@ -216,29 +216,34 @@ impl ClusterState {
         let key = (kind, namespace, name);
         let is_in_path = matches!(kind, SchedulerKind::Application | SchedulerKind::Deployment);
         if is_in_path && key != *path_key {
-            return Err(SchedulerError(COMMON, "version RunAs or ID not correct".to_owned()));
+            return Err(SchedulerError(
+                COMMON_ERROR,
+                "version RunAs or ID not correct".to_owned(),
+            ));
         }
         let Some(current) = self.objects.get(&key) else {
             return match kind {
-                SchedulerKind::Application => Err(SchedulerError(COMMON, "cannot get old version data".to_owned())),
-                kind => Err(SchedulerError(NOT_FOUND, format!("{} not exist", kind.word()))),
+                SchedulerKind::Application => {
+                    Err(SchedulerError(COMMON_ERROR, "cannot get old version data".to_owned()))
+                }
+                kind => Err(SchedulerError(NOT_FOUND_ERROR, format!("{} not exist", kind.word()))),
             };
         };
         if kind == SchedulerKind::Application {
             if current.get("Kind") != object.get("Kind") {
                 let message = "cannot update different kind application";
-                return Err(SchedulerError(COMMON, message.to_owned()));
+                return Err(SchedulerError(COMMON_ERROR, message.to_owned()));
             }
             if let (Some(instances), Some(version)) = (current.get("Instances"), object.as_object_mut()) {
                 version.insert("Instances".to_owned(), instances.clone());
             }
             if query(request, "args") != "resource" {
                 let Ok(instances) = query(request, "instances").parse::<i64>() else {
-                    return Err(SchedulerError(COMMON, "instances must be specified".to_owned()));
+                    return Err(SchedulerError(COMMON_ERROR, "instances must be specified".to_owned()));
                 };
                 if Some(instances) > object.get("Instances").and_then(Value::as_i64) {
                     let message = "update instances num is more than version.Instances";
-                    return Err(SchedulerError(COMMON, message.to_owned()));
+                    return Err(SchedulerError(COMMON_ERROR, message.to_owned()));
                 }
             }
         }
@@ -249,7 +254,7 @@ impl ClusterState {
     fn delete(&mut self, scheduler_address: SocketAddr, key: ObjectKey) -> Result<Value, SchedulerError> {
         match self.objects.remove(&key) {
             Some(_) => self.write(scheduler_address, SchedulerVerb::Delete, key),
-            None => Err(SchedulerError(NOT_FOUND, "zk: node does not exist".to_owned())),
+            None => Err(SchedulerError(NOT_FOUND_ERROR, "zk: node does not exist".to_owned())),
         }
     }
 
@@ -261,7 +266,7 @@ impl ClusterState {
     ) -> Result<Value, SchedulerError> {
         let count: u64 = instances
             .parse()
-            .map_err(|_| SchedulerError(COMMON, format!("instances is `{instances}`")))?;
+            .map_err(|_| SchedulerError(COMMON_ERROR, format!("instances is `{instances}`")))?;
         self.get(&key)?;
         let pointer = match key.0 {
             SchedulerKind::Deployment => "/version/Instances",
@@ -279,7 +284,7 @@ impl ClusterState {
 }
 
 fn decode(request: &SchedulerRequest) -> Result<Value, SchedulerError> {
-    serde_json::from_slice(&request.body).map_err(|error| SchedulerError(DECODE, error.to_string()))
+    serde_json::from_slice(&request.body).map_err(|error| SchedulerError(DECODE_ERROR, error.to_string()))
 }
 
 fn query(request: &SchedulerRequest, name: &str) -> String {

@@ -74,7 +74,7 @@ impl BodyShape {
 
 /// Checks the headers of a request that a driver has sent, and returns the problems. The real driver does not forward
 /// the headers of its own clients, so each header that the driver would not set itself is a problem.
-pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
+pub(super) fn header_problems(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let mut problems = Vec::new();
     for name in headers.keys() {
         if ![ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST].contains(name) {

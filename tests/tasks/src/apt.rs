@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     command::{Error, run_logged, say},
-    folders::{at, create_directory, remove_directory},
+    folders::{create_directory, file_error, remove_directory},
 };
 
 /// The code name of the only Debian release that is supported.
@@ -46,10 +46,10 @@ impl Apt {
         }
         for (name, text) in sources {
             let path = parts.join(name);
-            fs::write(&path, text).map_err(at(&path))?;
+            fs::write(&path, text).map_err(file_error(&path))?;
         }
         say("Reading the distribution's package lists, including source packages");
-        run_logged(apt.get().arg("update"), &apt.log)?;
+        run_logged(apt.apt_get().arg("update"), &apt.log)?;
         Ok(apt)
     }
 
@@ -65,7 +65,7 @@ impl Apt {
         self.directory.join("packages")
     }
 
-    fn get(&self) -> Command {
+    fn apt_get(&self) -> Command {
         let mut command = Command::new("apt-get");
         let mut option = |name: &str, value: OsString| {
             let mut option = OsString::from(name);
@@ -102,7 +102,7 @@ impl Apt {
         }
         say(&format!("Installing packages for {purpose} with apt-get: {names}"));
         run_logged(
-            self.get()
+            self.apt_get()
                 .args(["install", "--yes", "--no-install-recommends"])
                 .args(packages),
             &self.log,
@@ -112,9 +112,9 @@ impl Apt {
     pub(crate) fn unpack(&self, packages: &[&str], directory: &Path) -> Result<(), Error> {
         remove_directory(directory)?;
         create_directory(directory)?;
-        run_logged(self.get().arg("download").args(packages), &self.log)?;
+        run_logged(self.apt_get().arg("download").args(packages), &self.log)?;
         for package in packages {
-            let archive = self.downloaded(&format!("{package}_"), ".deb")?;
+            let archive = self.downloaded_file(&format!("{package}_"), ".deb")?;
             let mut unpack = Command::new("dpkg-deb");
             unpack.arg("--extract").arg(archive).arg(directory);
             run_logged(&mut unpack, &self.log)?;
@@ -124,14 +124,17 @@ impl Apt {
 
     /// Downloads a source package, and returns the path of the original archive in it.
     pub(crate) fn source_archive(&self, package: &str) -> Result<PathBuf, Error> {
-        run_logged(self.get().args(["source", "--download-only"]).arg(package), &self.log)?;
-        self.downloaded(&format!("{package}_"), ".orig.tar.gz")
+        run_logged(
+            self.apt_get().args(["source", "--download-only"]).arg(package),
+            &self.log,
+        )?;
+        self.downloaded_file(&format!("{package}_"), ".orig.tar.gz")
     }
 
-    fn downloaded(&self, begin: &str, end: &str) -> Result<PathBuf, Error> {
+    fn downloaded_file(&self, begin: &str, end: &str) -> Result<PathBuf, Error> {
         let packages = self.packages();
         let mut files: Vec<_> = fs::read_dir(&packages)
-            .map_err(at(&packages))?
+            .map_err(file_error(&packages))?
             .flatten()
             .filter(|entry| {
                 let file_name = entry.file_name();
@@ -168,18 +171,18 @@ fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     let [list, parts] = configured_paths(purpose)?;
     files.extend(list.is_file().then_some(list));
     if parts.is_dir() {
-        for entry in fs::read_dir(&parts).map_err(at(&parts))? {
-            files.push(entry.map_err(at(&parts))?.path());
+        for entry in fs::read_dir(&parts).map_err(file_error(&parts))? {
+            files.push(entry.map_err(file_error(&parts))?.path());
         }
     }
     let mut sources = Vec::new();
     for file in files {
         let convert = match file.extension().and_then(|extension| extension.to_str()) {
-            Some("list") => with_sources_in_lines,
-            Some("sources") => with_sources_in_stanzas,
+            Some("list") => convert_list_file,
+            Some("sources") => convert_sources_file,
             _ => continue,
         };
-        let text = convert(&fs::read_to_string(&file).map_err(at(&file))?);
+        let text = convert(&fs::read_to_string(&file).map_err(file_error(&file))?);
         if !text.is_empty() {
             sources.push((file.file_name().unwrap_or_default().to_owned(), text));
         }
@@ -216,7 +219,7 @@ fn is_of_distribution(suite: &str) -> bool {
 }
 
 /// Enables source packages in a list of apt sources that has one entry per line: `deb [options] uri suite components`.
-fn with_sources_in_lines(text: &str) -> String {
+fn convert_list_file(text: &str) -> String {
     let mut result = String::new();
     for line in text.lines() {
         let Some(rest) = line
@@ -238,7 +241,7 @@ fn with_sources_in_lines(text: &str) -> String {
 }
 
 /// Enables source packages in a list of apt sources that has one paragraph of fields per entry (deb822).
-fn with_sources_in_stanzas(text: &str) -> String {
+fn convert_sources_file(text: &str) -> String {
     let mut result = String::new();
     let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
     for stanza in lines.split(|line| line.trim().is_empty()) {
@@ -289,7 +292,7 @@ mod tests {
             ("deb [signed-by=/k.gpg", ""),
             ("", ""),
         ] {
-            assert_eq!(with_sources_in_lines(line), expected, "{line}");
+            assert_eq!(convert_list_file(line), expected, "{line}");
         }
     }
 
@@ -300,10 +303,10 @@ mod tests {
                     Types: deb\nURIs: https://packages.example.com\nSuites: nodistro\nComponents: main\n\n\
                     Types: deb-src\nURIs: http://mirror.example.com/debian\nSuites: bookworm\nComponents: main\n";
         assert_eq!(
-            with_sources_in_stanzas(text),
+            convert_sources_file(text),
             "Types: deb deb-src\nURIs: http://mirror.example.com/debian\n\
              suites: bookworm bookworm-updates\nComponents: main\nSigned-By:\n -----BEGIN\n .\n\n"
         );
-        assert_eq!(with_sources_in_stanzas(""), "");
+        assert_eq!(convert_sources_file(""), "");
     }
 }

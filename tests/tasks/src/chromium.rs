@@ -18,11 +18,11 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return Ok(path.into());
     }
-    require(&PROGRAMS)?;
+    require_programs(&PROGRAMS)?;
     Ok(PathBuf::from("chromedriver"))
 }
 
-pub(crate) fn require(programs: &[(&str, &str)]) -> Result<(), Error> {
+pub(crate) fn require_programs(programs: &[(&str, &str)]) -> Result<(), Error> {
     if programs.iter().all(|(program, _)| is_on_path(program)) {
         return Ok(());
     }

@@ -16,7 +16,7 @@ use self::source::BinarySource;
 use crate::{
     apt::Apt,
     command::{Error, cargo_command, root, run, say},
-    folders::{at, copy_into, create_directory, lock, remove_directory},
+    folders::{copy_into, create_directory, file_error, lock, remove_directory},
 };
 
 const PACKAGES: [&str; 5] = [
@@ -32,7 +32,7 @@ const PACKAGES: [&str; 5] = [
 const REFLECT2: &str = "golang-github-modern-go-reflect2-dev";
 
 /// The source package of Kubernetes. Its version, 1.20, is the newest in the distribution.
-const SOURCE: &str = "kubernetes";
+const SOURCE_PACKAGE: &str = "kubernetes";
 
 const PROGRAMS: [&str; 2] = ["usr/bin/etcd", "usr/bin/kubectl"];
 const API_SERVER: &str = "kube-apiserver";
@@ -41,7 +41,7 @@ const API_SERVER: &str = "kube-apiserver";
 const VARIABLE: &str = "ADMITTANCE_TEST_KUBERNETES";
 
 /// The number of the recipe for the build. Increment it when the steps below change.
-const RECIPE: u32 = 1;
+const RECIPE_VERSION: u32 = 1;
 
 struct Layout {
     top: PathBuf,
@@ -56,88 +56,97 @@ impl Layout {
         }
     }
 
-    fn programs(&self) -> PathBuf {
+    fn program_directory(&self) -> PathBuf {
         self.top.join("bin")
     }
 
-    fn unpacked(&self) -> PathBuf {
+    fn unpack_directory(&self) -> PathBuf {
         self.top.join("unpacked")
     }
 
-    fn apt(&self) -> PathBuf {
+    fn apt_directory(&self) -> PathBuf {
         self.top.join("apt")
     }
 
-    fn source(&self) -> PathBuf {
+    fn source_directory(&self) -> PathBuf {
         self.top.join("source")
     }
 
-    fn home(&self) -> PathBuf {
+    fn home_directory(&self) -> PathBuf {
         self.top.join("home")
     }
 
     /// Removes what only the build needs, about three gigabytes.
     fn tidy(&self) -> Result<(), Error> {
-        [self.source(), self.home(), self.unpacked(), self.apt()]
-            .iter()
-            .try_for_each(|folder| remove_directory(folder))
+        [
+            self.source_directory(),
+            self.home_directory(),
+            self.unpack_directory(),
+            self.apt_directory(),
+        ]
+        .iter()
+        .try_for_each(|folder| remove_directory(folder))
     }
 
-    fn log(&self, name: &str) -> PathBuf {
+    fn log_file(&self, name: &str) -> PathBuf {
         self.top.join(format!("{name}.log"))
     }
 }
 
-pub(crate) fn try_stores() -> Result<(), Error> {
+pub(crate) fn test_stores() -> Result<(), Error> {
     say("Testing the store of custom resources with a real API server");
     // The whole workspace is selected, so that Cargo builds dependencies with the same features as in other builds.
     run(cargo_command()
         .args(["test", "--workspace", "--test", "stores", "a_real_api_server"])
-        .env(VARIABLE, Layout::new().programs()))
+        .env(VARIABLE, Layout::new().program_directory()))
 }
 
 pub(crate) fn install() -> Result<(), Error> {
     let layout = Layout::new();
     create_directory(&layout.top)?;
     let _one_at_a_time = lock(&layout.top.join("lock"), "build the API server")?;
-    let recipe = layout.programs().join("recipe");
+    let recipe = layout.program_directory().join("recipe");
     if fs::read_to_string(&recipe).is_ok_and(|text| text == recipe_text()) {
         return layout.tidy();
     }
     say("Building a Kubernetes API server in target/kubernetes, from packages of the distribution");
-    remove_directory(&layout.programs())?;
-    create_directory(&layout.programs())?;
+    remove_directory(&layout.program_directory())?;
+    create_directory(&layout.program_directory())?;
 
-    let apt = Apt::new(&layout.apt(), layout.log("apt"), "the API server is compiled")?;
+    let apt = Apt::new(
+        &layout.apt_directory(),
+        layout.log_file("apt"),
+        "the API server is compiled",
+    )?;
     apt.require_programs("compiling Kubernetes", &[("make", "make"), ("rsync", "rsync")])?;
     say("Downloading etcd, kubectl, Go and the source of Kubernetes (150 MB)");
-    apt.unpack(&PACKAGES, &layout.unpacked())?;
+    apt.unpack(&PACKAGES, &layout.unpack_directory())?;
     for program in PROGRAMS {
-        copy_into(&layout.unpacked().join(program), &layout.programs())?;
+        copy_into(&layout.unpack_directory().join(program), &layout.program_directory())?;
     }
 
-    let archive = apt.source_archive(SOURCE)?;
+    let archive = apt.source_archive(SOURCE_PACKAGE)?;
     let version = source::version(&archive)
         .ok_or_else(|| Error::Missing(format!("{} has no version in its name", archive.display())))?;
     let source = BinarySource {
-        directory: layout.source(),
-        go: layout.unpacked().join("usr/lib/go-1.19"),
-        home: layout.home(),
+        directory: layout.source_directory(),
+        go: layout.unpack_directory().join("usr/lib/go-1.19"),
+        home: layout.home_directory(),
         version,
-        log: layout.log("build"),
+        log: layout.log_file("build"),
     };
     let reflect2 = layout
-        .unpacked()
+        .unpack_directory()
         .join("usr/share/gocode/src/github.com/modern-go/reflect2");
     source.unpack(&archive, &reflect2)?;
     say(&format!(
         "Compiling {API_SERVER} (five minutes on two processors, once); the log is {}",
         source.log.display()
     ));
-    copy_into(&source.compile(API_SERVER)?, &layout.programs())?;
+    copy_into(&source.compile(API_SERVER)?, &layout.program_directory())?;
 
     // The recipe is written after all other steps, so that it exists only if they have succeeded.
-    fs::write(&recipe, recipe_text()).map_err(at(&recipe))?;
+    fs::write(&recipe, recipe_text()).map_err(file_error(&recipe))?;
     layout.tidy()
 }
 
@@ -160,5 +169,5 @@ pub(crate) fn in_own_network(program: &Path) -> Command {
 }
 
 fn recipe_text() -> String {
-    format!("{RECIPE} {SOURCE} {}\n", PACKAGES.join(" "))
+    format!("{RECIPE_VERSION} {SOURCE_PACKAGE} {}\n", PACKAGES.join(" "))
 }

@@ -78,7 +78,7 @@ pub(crate) fn target_directory() -> PathBuf {
 }
 
 /// Returns the path of a program of this workspace. `profile` is `debug` or `release`.
-pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
+pub(crate) fn built_program(profile: &str, name: &str) -> Result<PathBuf, Error> {
     let path = target_directory()
         .join(profile)
         .join(format!("{name}{}", env::consts::EXE_SUFFIX));
@@ -102,8 +102,8 @@ pub(crate) fn cargo_command() -> Command {
     command
 }
 
-pub(crate) fn become_built(profile: &str, name: &str, arguments: &[OsString]) -> Result<(), Error> {
-    become_program(Command::new(built(profile, name)?).args(arguments))
+pub(crate) fn become_built_program(profile: &str, name: &str, arguments: &[OsString]) -> Result<(), Error> {
+    become_program(Command::new(built_program(profile, name)?).args(arguments))
 }
 
 pub(crate) fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), Error> {

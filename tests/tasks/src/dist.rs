@@ -18,7 +18,7 @@ pub(crate) use machine::TargetMachine;
 
 use crate::{
     command::{Error, root, run, say, target_directory},
-    folders::{at, copy_into, create_directory, remove_directory},
+    folders::{copy_into, create_directory, file_error, remove_directory},
     plugins, supply_chain,
 };
 
@@ -53,11 +53,11 @@ impl Dist {
         let staging = directory.join("staging");
         create_directory(&staging)?;
         let program = match &self.program {
-            Some(program) => fs::canonicalize(program).map_err(at(program))?,
-            None => supply_chain::release(&plugins::compressed()?, &self.machine)?,
+            Some(program) => fs::canonicalize(program).map_err(file_error(program))?,
+            None => supply_chain::release(&plugins::build_compressed()?, &self.machine)?,
         };
         say("Packing the program");
-        let contents = PackageContents::printed_by(program, self.machine.clone(), &staging)?;
+        let contents = PackageContents::print_by_program(program, self.machine.clone(), &staging)?;
         let archive = archive(&contents, &staging, &directory)?;
         let package = debian::package(&contents, &staging, &directory)?;
         let image = image::layout(&contents, &staging, &directory)?;
@@ -68,7 +68,7 @@ impl Dist {
         }
         let sums: Result<String, Error> = published
             .iter()
-            .map(|path| Ok(format!("{}  {}\n", sha256(path)?, name(path))))
+            .map(|path| Ok(format!("{}  {}\n", sha256(path)?, file_name_text(path))))
             .collect();
         write(&directory.join("SHA256SUMS"), sums?)?;
         remove_directory(&staging)?;
@@ -78,7 +78,7 @@ impl Dist {
 }
 
 impl PackageContents {
-    fn printed_by(program: PathBuf, machine: TargetMachine, staging: &Path) -> Result<Self, Error> {
+    fn print_by_program(program: PathBuf, machine: TargetMachine, staging: &Path) -> Result<Self, Error> {
         let man_pages = staging.join("man");
         run(machine.command(&program).arg("man").arg(&man_pages))?;
         let completions = [
@@ -148,7 +148,7 @@ fn tar(operation: &str, directory: &Path, archive: &Path) -> Result<Command, Err
     let mut tar = Command::new("tar");
     tar.args([operation, "--sort=name", "--format=gnu", "--numeric-owner"])
         .args(["--owner=0", "--group=0"])
-        .arg(format!("--mtime=@{}", time()?))
+        .arg(format!("--mtime=@{}", source_date()?))
         .arg("--file")
         .arg(archive)
         .arg("--directory")
@@ -157,7 +157,7 @@ fn tar(operation: &str, directory: &Path, archive: &Path) -> Result<Command, Err
 }
 
 /// Returns the time that all packed files get: the variable `SOURCE_DATE_EPOCH`, or the time of the last commit.
-fn time() -> Result<String, Error> {
+fn source_date() -> Result<String, Error> {
     if let Ok(time) = env::var("SOURCE_DATE_EPOCH") {
         return Ok(time);
     }
@@ -185,18 +185,18 @@ fn output(command: &mut Command) -> Result<String, Error> {
 }
 
 fn copy_all(from: &Path, to: &Path) -> Result<(), Error> {
-    for entry in fs::read_dir(from).map_err(at(from))? {
-        copy_into(&entry.map_err(at(from))?.path(), to)?;
+    for entry in fs::read_dir(from).map_err(file_error(from))? {
+        copy_into(&entry.map_err(file_error(from))?.path(), to)?;
     }
     Ok(())
 }
 
 fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
     create_directory(path.parent().unwrap_or(path))?;
-    fs::write(path, content).map_err(at(path))
+    fs::write(path, content).map_err(file_error(path))
 }
 
-fn name(path: &Path) -> String {
+fn file_name_text(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
@@ -276,7 +276,7 @@ mod tests {
             (&image, "-aarch64-linux.oci.tar"),
             (&archive, "-aarch64-linux.tar.gz"),
         ] {
-            assert!(name(file).ends_with(ending), "{}", file.display());
+            assert!(file_name_text(file).ends_with(ending), "{}", file.display());
         }
         let loader = top.join("staging/image/lib/ld-linux-aarch64.so.1");
         assert!(loader.exists(), "{}", loader.display());
@@ -313,7 +313,7 @@ mod tests {
             .collect();
         assert_eq!(blobs.len(), 3, "a layer, a configuration and a manifest");
         for blob in blobs {
-            assert_eq!(sha256(&blob).expect("it can be read"), name(&blob));
+            assert_eq!(sha256(&blob).expect("it can be read"), file_name_text(&blob));
         }
     }
 }

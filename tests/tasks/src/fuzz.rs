@@ -18,15 +18,15 @@ use clap::Args;
 
 use crate::{
     apt::is_on_path,
-    command::{Error, become_program, built, cargo_command, root, run, say},
-    folders::{at, create_directory},
+    command::{Error, become_program, built_program, cargo_command, root, run, say},
+    folders::{create_directory, file_error},
 };
 
 /// The timeout for each input of a fuzz target, in seconds. It is long enough for a busy machine.
-const TIMEOUT: u32 = 30;
+const INPUT_TIMEOUT_SECONDS: u32 = 30;
 
 /// The maximum length of generated inputs, in bytes. libFuzzer takes longer to mutate longer inputs.
-const LONGEST: u32 = 8192;
+const MAX_INPUT_LENGTH: u32 = 8192;
 
 const LOG_LINES_MAX: usize = 40;
 
@@ -47,7 +47,7 @@ pub(crate) struct Fuzz {
 }
 
 pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
-    let all = targets()?;
+    let all = list_targets()?;
     if let Some(unknown) = arguments.targets.iter().find(|name| !all.contains(name)) {
         return Err(Error::Missing(format!(
             "unknown fuzz target `{unknown}`; expected one of {}",
@@ -62,7 +62,7 @@ pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
     let program = build()?;
     if !arguments.rest.is_empty() {
         return match target_names.as_slice() {
-            [target] => become_program(command(&program, target).args(&arguments.rest)),
+            [target] => become_program(fuzz_command(&program, target).args(&arguments.rest)),
             _ => Err(Error::Missing(
                 "arguments after `--` require exactly one target before them".to_owned(),
             )),
@@ -101,11 +101,17 @@ fn corpora() -> PathBuf {
     root().join("tests/fuzz/corpus")
 }
 
-fn targets() -> Result<Vec<String>, Error> {
+fn list_targets() -> Result<Vec<String>, Error> {
     let folder = corpora();
     let mut names = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(at(&folder))? {
-        names.push(entry.map_err(at(&folder))?.file_name().to_string_lossy().into_owned());
+    for entry in fs::read_dir(&folder).map_err(file_error(&folder))? {
+        names.push(
+            entry
+                .map_err(file_error(&folder))?
+                .file_name()
+                .to_string_lossy()
+                .into_owned(),
+        );
     }
     names.sort();
     Ok(names)
@@ -123,10 +129,10 @@ fn build() -> Result<PathBuf, Error> {
         .args(["build", "--locked", "--workspace", "--example", "fuzz"])
         .args(["--features", "admittance-fuzz/libfuzzer"])
         .env("RUSTC_WORKSPACE_WRAPPER", root().join("tests/fuzz/rustc")))?;
-    built("debug/examples", "fuzz")
+    built_program("debug/examples", "fuzz")
 }
 
-fn command(program: &Path, target: &str) -> Command {
+fn fuzz_command(program: &Path, target: &str) -> Command {
     let mut command = Command::new(program);
     command.env("ADMITTANCE_FUZZ_TARGET", target).current_dir(root());
     command
@@ -139,16 +145,16 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     create_directory(&artifacts)?;
     let seeds = corpora().join(target);
     let words = top.join(format!("{target}.dict"));
-    fs::write(&words, dictionary(&seeds)?).map_err(at(&words))?;
+    fs::write(&words, dictionary(&seeds)?).map_err(file_error(&words))?;
     let log = top.join(format!("{target}.log"));
-    let output = File::create(&log).map_err(at(&log))?;
-    let errors = output.try_clone().map_err(at(&log))?;
-    let status = command(program, target)
+    let output = File::create(&log).map_err(file_error(&log))?;
+    let errors = output.try_clone().map_err(file_error(&log))?;
+    let status = fuzz_command(program, target)
         .arg(&corpus)
         .arg(&seeds)
         .arg(format!("-max_total_time={seconds}"))
-        .arg(format!("-timeout={TIMEOUT}"))
-        .arg(format!("-max_len={LONGEST}"))
+        .arg(format!("-timeout={INPUT_TIMEOUT_SECONDS}"))
+        .arg(format!("-max_len={MAX_INPUT_LENGTH}"))
         .arg(format!("-dict={}", words.display()))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .arg("-print_final_stats=1")
@@ -160,7 +166,7 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
             program: program.into(),
             source,
         })?;
-    let log_bytes = fs::read(&log).map_err(at(&log))?;
+    let log_bytes = fs::read(&log).map_err(file_error(&log))?;
     let log_text = String::from_utf8_lossy(&log_bytes);
     if status.success() {
         say(&format!("{target}: {}", summary(&log_text)));
@@ -199,9 +205,9 @@ fn summary(log_text: &str) -> String {
 /// compares its input only if a sanitizer is used, and none is used here.
 fn dictionary(seeds: &Path) -> Result<String, Error> {
     let mut words = BTreeSet::new();
-    for entry in fs::read_dir(seeds).map_err(at(seeds))? {
-        let path = entry.map_err(at(seeds))?.path();
-        let bytes = fs::read(&path).map_err(at(&path))?;
+    for entry in fs::read_dir(seeds).map_err(file_error(seeds))? {
+        let path = entry.map_err(file_error(seeds))?.path();
+        let bytes = fs::read(&path).map_err(file_error(&path))?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let parts = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '/' | '-' | '_')));
         words.extend(parts.filter(|word| (2..=40).contains(&word.len())).map(str::to_owned));
@@ -215,7 +221,7 @@ mod tests {
 
     #[test]
     fn every_fuzz_target_has_a_dictionary() {
-        let targets = targets().expect("the targets are there");
+        let targets = list_targets().expect("the targets are there");
         assert!(targets.len() >= 14, "{targets:?}");
         for target in targets {
             let words = dictionary(&corpora().join(&target)).expect("its corpus can be read");

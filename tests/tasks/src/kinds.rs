@@ -16,11 +16,11 @@ use clap::Args;
 
 use crate::{
     command::{Error, say},
-    folders::at,
+    folders::file_error,
 };
 
 /// The file that this task generates. It is compiled into the program.
-const RESULT: &str = "host/conditions/src/structure/builtin.txt";
+const RESULT_FILE: &str = "host/conditions/src/structure/builtin.txt";
 
 #[derive(Debug, Args)]
 pub(crate) struct KindsCommand {
@@ -42,14 +42,14 @@ impl KindsCommand {
         for schema_type in types.get("types").map(Yaml::items).unwrap_or_default() {
             names.write_type(schema_type, &mut text);
         }
-        fs::write(RESULT, text).map_err(at(Path::new(RESULT)))?;
-        say(&format!("wrote {RESULT}"));
+        fs::write(RESULT_FILE, text).map_err(file_error(Path::new(RESULT_FILE)))?;
+        say(&format!("wrote {RESULT_FILE}"));
         Ok(())
     }
 }
 
 fn read_file(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(at(path))
+    fs::read_to_string(path).map_err(file_error(path))
 }
 
 /// A value in the part of YAML that the schema of client-go uses.
@@ -179,16 +179,16 @@ impl GoNames {
         if full.starts_with("__") {
             return;
         }
-        let name = short(full);
+        let name = short_name(full);
         let (package, kind) = name.rsplit_once('.').unwrap_or(("", name));
         let package = package.replace('.', "/");
         let Some(map) = schema_type.get("map").filter(|_| schema_type.get("scalar").is_none()) else {
-            let _ = writeln!(out, "{name} {}", self.atom(schema_type, ""));
+            let _ = writeln!(out, "{name} {}", self.atom_text(schema_type, ""));
             return;
         };
         let fields = map.get("fields").map(Yaml::items).unwrap_or_default();
         if fields.is_empty() {
-            let _ = writeln!(out, "{name} {}", self.atom(schema_type, ""));
+            let _ = writeln!(out, "{name} {}", self.atom_text(schema_type, ""));
             return;
         }
         out.push_str(name);
@@ -209,7 +209,7 @@ impl GoNames {
             let _ = write!(
                 out,
                 " {name}:{}",
-                self.atom(field_type, go.map(String::as_str).unwrap_or_default())
+                self.atom_text(field_type, go.map(String::as_str).unwrap_or_default())
             );
             // Server-side apply needs the default of a field only if the field can be a key of a list. The default of
             // such a field is `TCP` or an empty text, so other defaults are left out.
@@ -221,17 +221,17 @@ impl GoNames {
     }
 
     /// Returns a type in the notation of the generated file, such as `string`, `int32` or `[name]core.v1.EnvVar`.
-    fn atom(&self, schema_type: &Yaml, go: &str) -> String {
+    fn atom_text(&self, schema_type: &Yaml, go: &str) -> String {
         if let Some(name) = schema_type.text("namedType") {
             return match name {
                 "__untyped_atomic_" | "__untyped_deduced_" => "any".to_owned(),
-                name => short(name).to_owned(),
+                name => short_name(name).to_owned(),
             };
         }
         let inner = |collection: &Yaml| {
             collection
                 .get("elementType")
-                .map_or_else(|| "any".to_owned(), |item| self.atom(item, go))
+                .map_or_else(|| "any".to_owned(), |item| self.atom_text(item, go))
         };
         match (
             schema_type.text("scalar"),
@@ -277,7 +277,7 @@ impl GoNames {
     }
 }
 
-fn short(name: &str) -> &str {
+fn short_name(name: &str) -> &str {
     let name = name.strip_prefix("io.k8s.api.").unwrap_or(name);
     name.strip_prefix("io.k8s.apimachinery.pkg.apis.").unwrap_or(name)
 }

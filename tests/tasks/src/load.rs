@@ -31,7 +31,7 @@ pub(crate) struct ProxyLoad {
 
 pub(crate) fn run(arguments: &ProxyLoad, servers: &[(&'static str, PathBuf)]) -> Result<(), Error> {
     let _busy = (0..arguments.processes)
-        .map(|_| Busy::start())
+        .map(|_| BusyProcess::start())
         .collect::<Result<Vec<_>, _>>()?;
     let mut failures = Vec::new();
     for time in 1..=arguments.times {
@@ -51,9 +51,9 @@ pub(crate) fn run(arguments: &ProxyLoad, servers: &[(&'static str, PathBuf)]) ->
 
 /// A process that keeps one core busy. It ends when its standard input is closed, which also happens if this program is
 /// killed.
-struct Busy(Child);
+struct BusyProcess(Child);
 
-impl Busy {
+impl BusyProcess {
     fn start() -> Result<Self, Error> {
         let program = env::current_exe().map_err(|source| Error::Start {
             program: "cargo task".into(),
@@ -71,7 +71,7 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -151,12 +151,12 @@ fn run(task: Task) -> Result<(), Error> {
                 plugins::build(PluginSelection::Demo)?;
             }
             build_demo()?;
-            command::become_built("debug", "admittance-demo", &rest)
+            command::become_built_program("debug", "admittance-demo", &rest)
         }
         Task::Test { rest } => {
             plugins::build(PluginSelection::All)?;
             build_programs()?;
-            plugins::test()?;
+            plugins::run_cases()?;
             suite::run(rest, servers_of_tests())
         }
         Task::Load(arguments) => {
@@ -173,7 +173,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Sbom => supply_chain::sbom().map(drop),
         Task::Release => {
             let this_machine = env::consts::ARCH.parse().map_err(Error::Missing)?;
-            supply_chain::release(&plugins::compressed()?, &this_machine).map(drop)
+            supply_chain::release(&plugins::build_compressed()?, &this_machine).map(drop)
         }
         Task::Dist(arguments) => arguments.write(),
         Task::Cluster { rest } => {
@@ -187,10 +187,10 @@ fn run(task: Task) -> Result<(), Error> {
                 "debug"
             };
             if rest.is_empty() {
-                cluster::try_stores()?;
+                cluster::test_stores()?;
             }
             let databases: Vec<_> = databases().collect();
-            let program = command::built(profile, "admittance-cluster")?;
+            let program = command::built_program(profile, "admittance-cluster")?;
             let mut command = if rest.iter().any(|argument| argument == "--stay") {
                 Command::new(program)
             } else {
@@ -201,7 +201,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Soak { changes, rest } => {
             plugins::build(PluginSelection::All)?;
             build_optimised()?;
-            command::run(Command::new(command::built("release", "admittance-soak")?).args(&rest))?;
+            command::run(Command::new(command::built_program("release", "admittance-soak")?).args(&rest))?;
             if rest.iter().any(|argument| argument == "--help") {
                 Ok(())
             } else {
@@ -211,7 +211,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Hostile { rest } => {
             plugins::build(PluginSelection::All)?;
             build_optimised()?;
-            command::become_built("release", "admittance-hostile", &rest)
+            command::become_built_program("release", "admittance-hostile", &rest)
         }
         Task::Book => book::write(),
         Task::Screenshots => {
@@ -224,7 +224,7 @@ fn run(task: Task) -> Result<(), Error> {
             bench::measure(&arguments)
         }
         Task::Kinds(arguments) => arguments.run(),
-        Task::Target => target::install(target::TARGET),
+        Task::Target => target::install(target::PLUGIN_TARGET),
     }
 }
 
@@ -250,14 +250,22 @@ fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
 
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let other_servers = [
-        prerequisite(REGISTRY.description, REGISTRY.variable, REGISTRY.install()),
-        prerequisite(PROMTOOL.description, PROMTOOL.variable, PROMTOOL.install()),
+        prerequisite(REGISTRY.name, REGISTRY.variable, REGISTRY.install()),
+        prerequisite(PROMTOOL.name, PROMTOOL.variable, PROMTOOL.install()),
         prerequisite("the browser", chromium::VARIABLE, chromium::install()),
-        prerequisite("the toolchain of JavaScript", toolchains::NPM, toolchains::npm()),
-        prerequisite("TypeScript", toolchains::TYPESCRIPT, toolchains::typescript()),
-        prerequisite("Helm", toolchains::HELM, toolchains::helm()),
-        prerequisite("the toolchain of C", toolchains::CLANG, toolchains::clang()),
-        prerequisite("the toolchain of Python", toolchains::WHEELS, toolchains::wheels()),
+        prerequisite(
+            "the toolchain of JavaScript",
+            toolchains::NPM_VARIABLE,
+            toolchains::npm(),
+        ),
+        prerequisite("TypeScript", toolchains::TYPESCRIPT_VARIABLE, toolchains::typescript()),
+        prerequisite("Helm", toolchains::HELM_VARIABLE, toolchains::helm()),
+        prerequisite("the toolchain of C", toolchains::CLANG_VARIABLE, toolchains::clang()),
+        prerequisite(
+            "the toolchain of Python",
+            toolchains::WHEELS_VARIABLE,
+            toolchains::wheels(),
+        ),
     ];
     databases().chain(other_servers.into_iter().flatten())
 }
@@ -268,7 +276,7 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
 /// `cargo test --workspace`, and need not be compiled twice.
 fn build_programs() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
-    cargo(with(
+    cargo(argument_list(
         "build --workspace --bin admittance --bin admittance-demo --bin admittance-cluster --test whole",
         [],
     ))
@@ -278,7 +286,7 @@ fn build_programs() -> Result<(), Error> {
 /// features as in `build_programs`.
 fn build_demo() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
-    cargo(with(
+    cargo(argument_list(
         "build --workspace --bin admittance --bin admittance-demo --test help",
         [],
     ))
@@ -288,7 +296,7 @@ fn build_demo() -> Result<(), Error> {
 /// `build_programs`.
 fn build_optimised() -> Result<(), Error> {
     say("Compiling a release build of the driver (some minutes the first time)");
-    cargo(with(
+    cargo(argument_list(
         "build --release --workspace --bin admittance --bin admittance-soak --bin admittance-hostile \
          --bin admittance-cluster --bench admission",
         [],
@@ -297,11 +305,11 @@ fn build_optimised() -> Result<(), Error> {
 
 /// Runs the longest tests one after another, so that they do not disturb each other. Needs the release build.
 fn test_at_length(changes: u32) -> Result<(), Error> {
-    const CHANGING: [&str; 2] = [
+    const CHANGE_TESTS: [&str; 2] = [
         "changes_under_load_go_live_everywhere_at_once",
         "three_drivers_go_live_with_each_change_together",
     ];
-    const MEASURING: [&str; 2] = [
+    const MEASURING_TESTS: [&str; 2] = [
         "a_large_cluster_is_audited_with_bounded_time_and_memory",
         "thousands_of_chains_are_ready_soon",
     ];
@@ -309,13 +317,13 @@ fn test_at_length(changes: u32) -> Result<(), Error> {
         "{changes} changes of chains that three replicas serve, an audit of many objects, and a start with many chains"
     ));
     let test = "test --release --workspace --test whole -- --nocapture --test-threads=1";
-    let tests = CHANGING.iter().filter(|_| changes > 0).chain(&MEASURING);
+    let tests = CHANGE_TESTS.iter().filter(|_| changes > 0).chain(&MEASURING_TESTS);
     let mut command = command::cargo_command();
-    command.args(with(test, tests.map(OsString::from)));
+    command.args(argument_list(test, tests.map(OsString::from)));
     command.envs(prerequisite("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()));
     command::run(command.env("ADMITTANCE_TEST_CHANGES", changes.to_string()))
 }
 
-fn with(arguments: &str, rest: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+fn argument_list(arguments: &str, rest: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     arguments.split(' ').map(OsString::from).chain(rest).collect()
 }

@@ -8,11 +8,11 @@ use std::{env, fs, path::PathBuf};
 use crate::{
     apt::Apt,
     command::{Error, root, say},
-    folders::{at, create_directory, lock, remove_directory},
+    folders::{create_directory, file_error, lock, remove_directory},
 };
 
 pub(crate) struct PackagedProgram {
-    pub(crate) description: &'static str,
+    pub(crate) name: &'static str,
     program: &'static str,
     package: &'static str,
     /// The environment variable that tells tests where the program is.
@@ -21,14 +21,14 @@ pub(crate) struct PackagedProgram {
 
 /// A program that serves an OCI registry. Tests push artifacts to it and pull them from it.
 pub(crate) const REGISTRY: PackagedProgram = PackagedProgram {
-    description: "registry",
+    name: "registry",
     program: "docker-registry",
     package: "docker-registry",
     variable: "ADMITTANCE_TEST_REGISTRY",
 };
 
 pub(crate) const PROMTOOL: PackagedProgram = PackagedProgram {
-    description: "promtool",
+    name: "promtool",
     program: "promtool",
     package: "prometheus",
     variable: "ADMITTANCE_TEST_PROMTOOL",
@@ -37,7 +37,9 @@ pub(crate) const PROMTOOL: PackagedProgram = PackagedProgram {
 impl PackagedProgram {
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
         let Self {
-            description, program, ..
+            name: description,
+            program,
+            ..
         } = self;
         if let Some(path) = env::var_os(self.variable) {
             return Ok(path.into());
@@ -62,7 +64,7 @@ impl PackagedProgram {
         let purpose = format!("the {description} of the tests comes");
         let apt = Apt::new(&lists, top.join("apt.log"), &purpose)?;
         apt.unpack(&[self.package], &unpacked)?;
-        fs::rename(unpacked.join("usr/bin").join(program), &path).map_err(at(&path))?;
+        fs::rename(unpacked.join("usr/bin").join(program), &path).map_err(file_error(&path))?;
         remove_directory(&unpacked)?;
         remove_directory(&lists)?;
         Ok(path)

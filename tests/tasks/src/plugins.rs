@@ -9,9 +9,9 @@ use std::{
 };
 
 use crate::{
-    command::{Error, built, cargo, root, run, say, target_directory},
+    command::{Error, built_program, cargo, root, run, say, target_directory},
     folders::create_directory,
-    target::{self, OF_POLICIES, TARGET},
+    target::{self, PLUGIN_TARGET, POLICY_TARGET},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +23,17 @@ pub(crate) enum PluginSelection {
 }
 
 /// The plugins in the chains of `docs/examples/demo`. The demo needs no other plugins, which take longer to compile.
-const DEMO: [&str; 2] = ["image-policy", "sidecar-injector"];
+const DEMO_PLUGINS: [&str; 2] = ["image-policy", "sidecar-injector"];
 
 /// Compiles packages, and copies the plugins to `target/plugins/`, where the chains of the examples expect them.
 pub(crate) fn build(selection: PluginSelection) -> Result<(), Error> {
-    target::install(TARGET)?;
+    target::install(PLUGIN_TARGET)?;
     let mut plugins = packages(&root().join("plugins"))?;
-    plugins.retain(|plugin| selection != PluginSelection::Demo || DEMO.contains(&plugin.name.as_str()));
-    let mut arguments = ["build", "--profile", "plugin", "--target", TARGET, "--config"]
+    plugins.retain(|plugin| selection != PluginSelection::Demo || DEMO_PLUGINS.contains(&plugin.name.as_str()));
+    let mut arguments = ["build", "--profile", "plugin", "--target", PLUGIN_TARGET, "--config"]
         .map(str::to_owned)
         .to_vec();
-    arguments.push(without_paths_of_this_machine(TARGET));
+    arguments.push(path_remapping_config(PLUGIN_TARGET));
     for PluginPackage { name, .. } in &plugins {
         arguments.extend(["--package".to_owned(), name.clone()]);
     }
@@ -55,7 +55,7 @@ pub(crate) fn build(selection: PluginSelection) -> Result<(), Error> {
 }
 
 /// Compiles the stock plugins. Returns a directory with the plugins in compressed form.
-pub(crate) fn compressed() -> Result<PathBuf, Error> {
+pub(crate) fn build_compressed() -> Result<PathBuf, Error> {
     build(PluginSelection::Plugins)?;
     let directory = target_directory().join("stock");
     let packed = target_directory().join("stock-packed");
@@ -76,7 +76,7 @@ pub(crate) fn compressed() -> Result<PathBuf, Error> {
 }
 
 fn copy_all(plugins: &[PluginPackage], to: &Path) -> Result<(), Error> {
-    let from = target_directory().join(TARGET).join("plugin");
+    let from = target_directory().join(PLUGIN_TARGET).join("plugin");
     fs::create_dir_all(to).map_err(|source| Error::File {
         path: to.to_owned(),
         source,
@@ -90,19 +90,19 @@ fn copy_all(plugins: &[PluginPackage], to: &Path) -> Result<(), Error> {
 
 /// Compiles the policies of the tests. They are a workspace of their own, but use the target directory of the plugins.
 fn build_policies() -> Result<(), Error> {
-    target::install(OF_POLICIES)?;
+    target::install(POLICY_TARGET)?;
     let mut arguments: Vec<OsString> = [
         "build",
         "--locked",
         "--profile",
         "plugin",
         "--target",
-        OF_POLICIES,
+        POLICY_TARGET,
         "--config",
     ]
     .map(Into::into)
     .into();
-    arguments.push(without_paths_of_this_machine(OF_POLICIES).into());
+    arguments.push(path_remapping_config(POLICY_TARGET).into());
     arguments.extend([
         "--manifest-path".into(),
         root().join("tests/policies/Cargo.toml").into(),
@@ -111,7 +111,7 @@ fn build_policies() -> Result<(), Error> {
     cargo(arguments)
 }
 
-pub(crate) fn test() -> Result<(), Error> {
+pub(crate) fn run_cases() -> Result<(), Error> {
     let folder = root().join("plugins");
     for plugin in packages(&folder)? {
         let cases = folder.join(&plugin.name).join("tests");
@@ -122,7 +122,7 @@ pub(crate) fn test() -> Result<(), Error> {
             )));
         }
         say(&format!("Running the cases of {}", plugin.name));
-        let mut command = Command::new(built("debug", "admittance")?);
+        let mut command = Command::new(built_program("debug", "admittance")?);
         command
             .arg("test")
             .arg(root().join("target/plugins").join(plugin.artifact()))
@@ -137,7 +137,7 @@ pub(crate) fn test() -> Result<(), Error> {
 }
 
 /// Returns an option for Cargo that removes the paths of this machine from the panic messages in plugins.
-fn without_paths_of_this_machine(target: &str) -> String {
+fn path_remapping_config(target: &str) -> String {
     let registry = env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(env::home_dir()?.join(".cargo")));
@@ -168,7 +168,8 @@ fn packages(folder: &Path) -> Result<Vec<PluginPackage>, Error> {
             continue;
         }
         let text = fs::read_to_string(&manifest).map_err(at(manifest.clone()))?;
-        let name = name(&text).ok_or_else(|| Error::Missing(format!("{} has no package name", manifest.display())))?;
+        let name =
+            package_name(&text).ok_or_else(|| Error::Missing(format!("{} has no package name", manifest.display())))?;
         packages.push(PluginPackage { name });
     }
     packages.sort_by(|a, b| a.name.cmp(&b.name));
@@ -176,7 +177,7 @@ fn packages(folder: &Path) -> Result<Vec<PluginPackage>, Error> {
 }
 
 /// Returns the name of a package from its manifest: the value in the first line with the key `name`.
-fn name(manifest: &str) -> Option<String> {
+fn package_name(manifest: &str) -> Option<String> {
     let value = manifest
         .lines()
         .find_map(|line| line.trim().strip_prefix("name")?.trim().strip_prefix('='))?;
@@ -205,10 +206,10 @@ mod tests {
     #[test]
     fn the_manifest_of_a_workspace_has_no_package_name() {
         assert_eq!(
-            name("[package]\nname = \"a-b\"\nversion = \"1\"\n").as_deref(),
+            package_name("[package]\nname = \"a-b\"\nversion = \"1\"\n").as_deref(),
             Some("a-b")
         );
-        assert_eq!(name("[workspace]\n"), None);
+        assert_eq!(package_name("[workspace]\n"), None);
     }
 
     #[test]

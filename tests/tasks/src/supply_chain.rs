@@ -10,7 +10,7 @@ use std::{
 use crate::{
     command::{Error, root, run, say, target_directory},
     dist::TargetMachine,
-    folders::{at, create_directory},
+    folders::{create_directory, file_error},
     target,
     tool::Tool,
 };
@@ -34,12 +34,12 @@ const AUDITABLE: Tool = Tool {
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
 
 /// The section of a program in which `cargo auditable` writes the list of dependencies.
-const SECTION: &[u8] = b".dep-v0";
+const DEPENDENCIES_SECTION: &[u8] = b".dep-v0";
 
 pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> {
     let is_offline = rest.iter().any(|argument| argument == "--disable-fetch");
     if !is_offline && !is_reachable(DATABASE) {
-        return unreachable(DATABASE, if_reachable);
+        return unreachable_database(DATABASE, if_reachable);
     }
     let program = DENY.install()?;
     run(Command::new(program)
@@ -51,7 +51,7 @@ pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> 
 
 /// Reports that the advisories cannot be fetched. If `is_optional` is set, this is only printed; otherwise, it is an
 /// error.
-fn unreachable(database: &str, is_optional: bool) -> Result<(), Error> {
+fn unreachable_database(database: &str, is_optional: bool) -> Result<(), Error> {
     let missing = format!("the advisories cannot be fetched: {database} is unreachable");
     if is_optional {
         eprintln!("skipped: {missing}");
@@ -89,7 +89,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
     create_directory(&root().join("target/sbom"))?;
     let mut members = vec![root()];
     while let Some(folder) = members.pop() {
-        take(&folder, &format!("{stem}.json"), &package, &to, &mut members)?;
+        move_or_remove_files(&folder, &format!("{stem}.json"), &package, &to, &mut members)?;
     }
     say(&format!("The bill of materials is {}", to.display()));
     Ok(to)
@@ -97,18 +97,24 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
 
 /// Looks for bills of materials in `folder`. Moves the bill of `package` to `to`, and removes the bills of other
 /// packages. Adds the folders in `folder` to `folders`.
-fn take(folder: &Path, name: &str, package: &Path, to: &Path, folders: &mut Vec<PathBuf>) -> Result<(), Error> {
-    for entry in fs::read_dir(folder).map_err(at(folder))? {
-        let path = entry.map_err(at(folder))?.path();
+fn move_or_remove_files(
+    folder: &Path,
+    name: &str,
+    package: &Path,
+    to: &Path,
+    folders: &mut Vec<PathBuf>,
+) -> Result<(), Error> {
+    for entry in fs::read_dir(folder).map_err(file_error(folder))? {
+        let path = entry.map_err(file_error(folder))?.path();
         let last = path.file_name().unwrap_or_default();
         if path.is_dir() && !path.is_symlink() {
             if last != "target" && last != ".git" {
                 folders.push(path);
             }
         } else if last == name && folder == package {
-            fs::rename(&path, to).map_err(at(&path))?;
+            fs::rename(&path, to).map_err(file_error(&path))?;
         } else if last == name {
-            fs::remove_file(&path).map_err(at(&path))?;
+            fs::remove_file(&path).map_err(file_error(&path))?;
         }
     }
     Ok(())
@@ -142,16 +148,16 @@ pub(crate) fn release(plugins: &Path, machine: &TargetMachine) -> Result<PathBuf
         .env("ADMITTANCE_STOCK", plugins)
         .current_dir(root()))?;
     let program = directory.join("release/admittance");
-    let bytes = fs::read(&program).map_err(at(&program))?;
-    if !contains(&bytes, SECTION) {
+    let bytes = fs::read(&program).map_err(file_error(&program))?;
+    if !contains(&bytes, DEPENDENCIES_SECTION) {
         return Err(Error::Missing(format!(
             "{} does not contain the list of its dependencies, although `cargo auditable` compiled it; remove it and retry",
             program.display()
         )));
     }
-    for plugin in fs::read_dir(plugins).map_err(at(plugins))? {
-        let path = plugin.map_err(at(plugins))?.path();
-        let module = fs::read(&path).map_err(at(&path))?;
+    for plugin in fs::read_dir(plugins).map_err(file_error(plugins))? {
+        let path = plugin.map_err(file_error(plugins))?.path();
+        let module = fs::read(&path).map_err(file_error(&path))?;
         if !contains(&bytes, &module) {
             return Err(Error::Missing(format!(
                 "{} does not contain the stock plugin {}",
@@ -163,7 +169,7 @@ pub(crate) fn release(plugins: &Path, machine: &TargetMachine) -> Result<PathBuf
         // the program starts.
         if machine.target().is_none() {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            loads(&program, &name.replace(".wasm.gz", "").replace('_', "-"))?;
+            check_loads(&program, &name.replace(".wasm.gz", "").replace('_', "-"))?;
         }
     }
     sbom()?;
@@ -172,7 +178,7 @@ pub(crate) fn release(plugins: &Path, machine: &TargetMachine) -> Result<PathBuf
 }
 
 /// Checks that the program contains this stock plugin, and can load it.
-fn loads(program: &Path, plugin: &str) -> Result<(), Error> {
+fn check_loads(program: &Path, plugin: &str) -> Result<(), Error> {
     run(Command::new(program)
         .arg("inspect")
         .arg(format!("stock:{plugin}"))
@@ -194,8 +200,8 @@ mod tests {
     fn unreachable_advisories_fail_the_audit_unless_they_are_optional() {
         let nowhere = "file:///nowhere/advisory-db";
         assert!(!is_reachable(nowhere));
-        assert!(unreachable(nowhere, true).is_ok(), "it is skipped");
-        let error = unreachable(nowhere, false).map_err(|error| error.to_string());
+        assert!(unreachable_database(nowhere, true).is_ok(), "it is skipped");
+        let error = unreachable_database(nowhere, false).map_err(|error| error.to_string());
         assert!(
             error.is_err_and(|error| error.contains("file:///nowhere/advisory-db is unreachable")),
             "it fails"

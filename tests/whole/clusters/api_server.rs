@@ -34,13 +34,13 @@ pub(super) struct ApiServer {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Got {
+pub(super) struct ReceivedRequest {
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
 }
 
-impl Got {
+impl ReceivedRequest {
     pub(super) fn values(&self, name: &str) -> Vec<String> {
         let values = self.headers.get_all(name).iter();
         values.map(|value| value.to_str().unwrap().to_owned()).collect()
@@ -49,7 +49,7 @@ impl Got {
 
 struct SharedApiServer {
     token: Mutex<String>,
-    requests: Mutex<Vec<Got>>,
+    requests: Mutex<Vec<ReceivedRequest>>,
     objects: Mutex<BTreeMap<String, Value>>,
     is_slow_with_patches: AtomicBool,
     serves_cluster_admin: AtomicBool,
@@ -103,7 +103,7 @@ impl ApiServer {
             events: broadcast::channel(64).0,
         });
         let acceptor = authority.acceptor(name);
-        let router = Router::new().fallback(answer).with_state(shared.clone());
+        let router = Router::new().fallback(answer_request).with_state(shared.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             // When this task is aborted, the set is dropped, which closes all connections.
@@ -139,7 +139,7 @@ impl ApiServer {
     }
 
     /// Makes the fake API server accept patches without applying them.
-    pub(super) fn accept_patches(&self) {
+    pub(super) fn ignore_patches(&self) {
         self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
     }
 
@@ -147,7 +147,7 @@ impl ApiServer {
         self.shared.serves_cluster_admin.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn requests(&self) -> Vec<Got> {
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
         self.shared.requests.lock().unwrap().clone()
     }
 
@@ -163,9 +163,9 @@ impl ApiServer {
         self.shared.put(path, object);
     }
 
-    pub(super) async fn until_watched(&self, watches: usize) {
+    pub(super) async fn until_watch_count(&self, watches: usize) {
         while self.shared.events.receiver_count() != watches {
-            tokio::time::sleep(admittance_tests::POLL).await;
+            tokio::time::sleep(admittance_tests::POLL_INTERVAL).await;
         }
     }
 }
@@ -179,27 +179,27 @@ impl SharedApiServer {
     }
 }
 
-fn status(code: StatusCode, reason: &str) -> Response {
+fn status_response(code: StatusCode, reason: &str) -> Response {
     let outcome = if code.is_success() { "Success" } else { "Failure" };
     let status =
         json!({"kind": "Status", "apiVersion": "v1", "status": outcome, "reason": reason, "code": code.as_u16()});
     (code, axum::Json(status)).into_response()
 }
 
-async fn answer(State(shared): State<Arc<SharedApiServer>>, mut request: Request) -> Response {
+async fn answer_request(State(shared): State<Arc<SharedApiServer>>, mut request: Request) -> Response {
     let expected = format!("Bearer {}", shared.token.lock().unwrap());
     if request
         .headers()
         .get("authorization")
         .is_none_or(|value| *value != expected)
     {
-        return status(StatusCode::UNAUTHORIZED, "Unauthorized");
+        return status_response(StatusCode::UNAUTHORIZED, "Unauthorized");
     }
     let path = request.uri().path().to_owned();
     if path == "/readyz" {
         return "ok".into_response();
     }
-    shared.requests.lock().unwrap().push(Got {
+    shared.requests.lock().unwrap().push(ReceivedRequest {
         method: request.method().clone(),
         uri: request.uri().clone(),
         headers: request.headers().clone(),
@@ -227,7 +227,7 @@ async fn answer(State(shared): State<Arc<SharedApiServer>>, mut request: Request
     if method == Method::GET && query.contains("labelSelector=") {
         return shared.list(&path, &query);
     }
-    shared.store(&method, &path, query.contains("dryRun=All"), &body)
+    shared.apply_request(&method, &path, query.contains("dryRun=All"), &body)
 }
 
 impl SharedApiServer {
@@ -250,7 +250,7 @@ impl SharedApiServer {
         axum::Json(json!({"items": items})).into_response()
     }
 
-    fn store(&self, method: &Method, path: &str, is_dry: bool, body: &Bytes) -> Response {
+    fn apply_request(&self, method: &Method, path: &str, is_dry: bool, body: &Bytes) -> Response {
         let stored = self.objects.lock().unwrap().get(path).cloned();
         let parsed = || serde_json::from_slice::<Value>(body).unwrap();
         let (path, object) = match (method.as_str(), stored) {
@@ -266,7 +266,7 @@ impl SharedApiServer {
             }
             ("PUT", _) => (path.to_owned(), parsed()),
             ("PATCH", Some(_)) if self.is_slow_with_patches.load(Ordering::Relaxed) => {
-                return status(StatusCode::ACCEPTED, "");
+                return status_response(StatusCode::ACCEPTED, "");
             }
             ("PATCH", None) if path.contains("/rbac.authorization.k8s.io/") => (path.to_owned(), parsed()),
             ("PATCH", Some(mut object)) => {
@@ -277,7 +277,7 @@ impl SharedApiServer {
                 self.objects.lock().unwrap().remove(path);
                 return axum::Json(object).into_response();
             }
-            _ => return status(StatusCode::NOT_FOUND, "NotFound"),
+            _ => return status_response(StatusCode::NOT_FOUND, "NotFound"),
         };
         if !is_dry {
             self.put(&path, object.clone());

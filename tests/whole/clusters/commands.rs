@@ -6,7 +6,7 @@ use admittance_tests::{Admittance, FinishedProgram};
 use http::Method;
 use serde_json::Value;
 
-use super::scene::{ClustersScene, SERVICE_ACCOUNT};
+use super::scene::{ClustersScene, SERVICE_ACCOUNT_TOKEN};
 
 async fn run(line: &str) -> FinishedProgram {
     Admittance::run(line.split_whitespace().map(str::to_owned))
@@ -17,7 +17,7 @@ async fn run(line: &str) -> FinishedProgram {
 #[tokio::test]
 async fn a_printed_kubeconfig_has_the_path_of_its_cluster() {
     let scene = ClustersScene::start(false).await;
-    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    scene.report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN).await;
     let token = scene.directory.path().join("alice.token");
     fs::write(&token, &scene.alice).unwrap();
     let identifier = scene.prefix.rsplit('/').next().unwrap();

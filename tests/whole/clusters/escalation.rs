@@ -3,12 +3,12 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::scene::{ClustersScene, PODS, SERVICE_ACCOUNT};
+use super::scene::{ClustersScene, PODS_PATH, SERVICE_ACCOUNT_TOKEN};
 
 #[tokio::test]
 async fn no_header_changes_the_user_of_a_request() {
     let scene = ClustersScene::start(false).await;
-    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    scene.report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN).await;
     let header_attempts = [
         "Impersonate-User: system:admin\r\n",
         "IMPERSONATE-GROUP: system:masters\r\n",
@@ -26,7 +26,7 @@ async fn no_header_changes_the_user_of_a_request() {
     ];
     for lines in header_attempts {
         let mut wire = scene.send_raw("GET", "/version", lines).await;
-        let head = wire.until("\r\n\r\n").await;
+        let head = wire.read_until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 404"), "{lines}: {head}");
         let requests = scene.server.requests();
         let last_request = requests.last().unwrap();
@@ -65,17 +65,19 @@ async fn no_header_changes_the_user_of_a_request() {
 #[tokio::test]
 async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
     let scene = ClustersScene::start(false).await;
-    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    scene.report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN).await;
     let (bob, viewer) = (
-        scene.user("bob", json!({})).await,
-        scene.user("viewer", json!({})).await,
+        scene.create_user("bob", json!({})).await,
+        scene.create_user("viewer", json!({})).await,
     );
     let grant = json!({"user": "plain:viewer", "permission": "Read"});
-    scene.admin("POST", "/v1/clusters/plain-dev/permissions", grant).await;
+    scene
+        .send_to_admin("POST", "/v1/clusters/plain-dev/permissions", grant)
+        .await;
     let [bob, viewer] = [bob, viewer].map(|token| format!("Bearer {token}"));
     let register = format!("Bearer {}", scene.register_token);
-    let other = scene.cluster("other", "plain:bob").await;
-    let exec = format!("{PODS}/a/exec?command=sh");
+    let other = scene.create_cluster("other", "plain:bob").await;
+    let exec = format!("{PODS_PATH}/a/exec?command=sh");
     for (authorization, method, path, expected) in [
         ("", Method::GET, "/version", 401),
         ("Bearer ", Method::GET, "/version", 401),
@@ -85,8 +87,8 @@ async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
         ("Basic YWxpY2U6eA==", Method::GET, "/version", 401),
         (&bob, Method::GET, "/version", 404),
         (&viewer, Method::GET, "/version", 404),
-        (&viewer, Method::POST, PODS, 403),
-        (&viewer, Method::DELETE, &format!("{PODS}/a"), 403),
+        (&viewer, Method::POST, PODS_PATH, 403),
+        (&viewer, Method::DELETE, &format!("{PODS_PATH}/a"), 403),
         (&viewer, Method::POST, &exec, 403),
         (&viewer, Method::GET, &exec, 403),
         (&viewer, Method::GET, "/api/v1/nodes/n/proxy/run", 403),
@@ -105,7 +107,7 @@ async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
     let mut twice = scene
         .send_raw("GET", "/version", "Authorization: Bearer other\r\n")
         .await;
-    assert!(twice.until("\r\n\r\n").await.starts_with("HTTP/1.1 401"));
+    assert!(twice.read_until("\r\n\r\n").await.starts_with("HTTP/1.1 401"));
 
     let identifier = other.rsplit('/').next().unwrap();
     for path in [
@@ -119,7 +121,7 @@ async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
         "/api/v1/pods%5c..".to_owned(),
     ] {
         let mut wire = scene.send_raw("GET", &path, "").await;
-        let head = wire.until("\r\n\r\n").await;
+        let head = wire.read_until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 400"), "{path}: {head}");
     }
     let requests = scene.server.requests();
@@ -137,7 +139,7 @@ async fn register_tokens_cannot_be_guessed() {
         scene.alice.clone(),
     ] {
         scene.register_token = invalid_token;
-        let reply = scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+        let reply = scene.report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN).await;
         assert!(
             ["RTOKEN", "VALIDATION_ERROR"]
                 .iter()
@@ -154,9 +156,15 @@ async fn register_tokens_cannot_be_guessed() {
         let prefix = std::mem::take(&mut scene.prefix);
         let mut wire = scene.send_raw("GET", "/bcsapi/v1/websocket/connect", &lines).await;
         scene.prefix = prefix;
-        let head = wire.until("\r\n\r\n").await;
+        let head = wire.read_until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 4"), "{token}: {head}");
     }
     scene.register_token = register_token;
-    assert_eq!(scene.report(&[&scene.server], SERVICE_ACCOUNT).await.status, 200);
+    assert_eq!(
+        scene
+            .report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN)
+            .await
+            .status,
+        200
+    );
 }

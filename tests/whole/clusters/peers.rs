@@ -7,14 +7,14 @@ use ring::hmac;
 use serde_json::{Value, json};
 
 use super::{
-    scene::{ClustersScene, PODS, SECRET, pod},
+    scene::{ClustersScene, PEER_SECRET, PODS_PATH, pod},
     wire::WireClient,
 };
 use crate::mesos::zookeeper::ZooKeeperNode;
 
 /// Waits until a gateway and this many other gateways have tunnels to each other.
 async fn until_linked(gateway: &Admittance, peer_count: usize) {
-    let wait = gateway.until_status("gateways know one another", |status| {
+    let wait = gateway.wait_for_status("gateways know one another", |status| {
         let peers = &status["gateway"]["peers"];
         let gateways = peers["gateways"].as_array().unwrap();
         gateways.len() == peer_count
@@ -26,21 +26,23 @@ async fn until_linked(gateway: &Admittance, peer_count: usize) {
 
 #[tokio::test]
 async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
-    let zookeeper = ZooKeeperNode::shared("peers").await;
-    let scene = ClustersScene::with_peers(&zookeeper.config()).await;
-    let mut another = scene.another_gateway(([127, 0, 0, 1], 0).into(), SECRET).await;
+    let zookeeper = ZooKeeperNode::create_shared("peers").await;
+    let scene = ClustersScene::start_with_peers(&zookeeper.config()).await;
+    let mut another = scene
+        .start_another_gateway(([127, 0, 0, 1], 0).into(), PEER_SECRET)
+        .await;
     // The two gateways connect to each other: `scene.gateway` with verified TLS, and `another` without TLS.
     until_linked(&scene.gateway, 1).await;
     until_linked(&another, 1).await;
-    let agent = scene.agent_of(&another.tls_url("")).await;
-    scene.until_reached().await;
+    let agent = scene.start_agent_for(&another.tls_url("")).await;
+    scene.until_cluster_reached().await;
 
     // Only the first gateway runs chains and replaces the user's identity.
     let create_reply = scene
-        .send(Method::POST, PODS, pod("a", "nginx:1", json!({"sidecar": "true"})))
+        .send(Method::POST, PODS_PATH, pod("a", "nginx:1", json!({"sidecar": "true"})))
         .await;
     assert_eq!(create_reply.status, 200, "{}", create_reply.text());
-    let stored = scene.server.object(&format!("{PODS}/a")).unwrap();
+    let stored = scene.server.object(&format!("{PODS_PATH}/a")).unwrap();
     assert_eq!(stored["spec"]["containers"].as_array().unwrap().len(), 2, "{stored}");
     let requests = scene.server.requests();
     let last_request = requests.last().unwrap();
@@ -51,28 +53,28 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     );
     assert_eq!(last_request.values("x-forwarded-for").len(), 1);
     let refused = scene
-        .send(Method::POST, PODS, pod("b", "nginx:latest", json!({})))
+        .send(Method::POST, PODS_PATH, pod("b", "nginx:latest", json!({})))
         .await;
     assert!(refused.text().contains("images"), "{}", refused.text());
     assert!(!format!("{:?}", another.log()).contains("/tunnels/clusters/"));
 
     // Watches, upgraded connections and a body larger than all buffers go through both gateways.
-    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
-    watch.until("\r\n\r\n").await;
-    scene.server.until_watched(1).await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS_PATH}?watch=true"), "").await;
+    watch.read_until("\r\n\r\n").await;
+    scene.server.until_watch_count(1).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
     let mut exec = scene
-        .send_raw("POST", &format!("{PODS}/a/exec?command=sh"), upgrade)
+        .send_raw("POST", &format!("{PODS_PATH}/a/exec?command=sh"), upgrade)
         .await;
-    exec.until("\r\n\r\n").await;
+    exec.read_until("\r\n\r\n").await;
     exec.write(b"echo this").await;
-    exec.until("echo this").await;
+    exec.read_until("echo this").await;
     let mut large = pod("c", "nginx:1", json!({}));
     large["metadata"]["annotations"] = json!({"large": "x".repeat(3 << 20)});
-    assert_eq!(scene.send(Method::POST, PODS, large.clone()).await.status, 200);
-    let get_reply = scene.send(Method::GET, &format!("{PODS}/c"), Value::Null).await;
+    assert_eq!(scene.send(Method::POST, PODS_PATH, large.clone()).await.status, 200);
+    let get_reply = scene.send(Method::GET, &format!("{PODS_PATH}/c"), Value::Null).await;
     assert_eq!(get_reply.json().unwrap(), large);
-    watch.until(r#""name":"c""#).await;
+    watch.read_until(r#""name":"c""#).await;
 
     let address = another.tls_url("").rsplit(':').next().unwrap().parse().unwrap();
     another.kill().await.unwrap();
@@ -81,21 +83,25 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let reply = scene.send(Method::GET, "/version", Value::Null).await;
     assert!(reply.status.is_server_error(), "{}", reply.text());
     assert_eq!(reply.json().unwrap()["kind"], "Status");
-    another = scene.another_gateway(([127, 0, 0, 1], address).into(), SECRET).await;
-    scene.until_reached().await;
+    another = scene
+        .start_another_gateway(([127, 0, 0, 1], address).into(), PEER_SECRET)
+        .await;
+    scene.until_cluster_reached().await;
 
     // A gateway that shuts down lets running requests end, such as this watch. The other gateway sends no new requests
     // to the gateway that shuts down.
-    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
-    watch.until("\r\n\r\n").await;
-    scene.server.until_watched(1).await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS_PATH}?watch=true"), "").await;
+    watch.read_until("\r\n\r\n").await;
+    scene.server.until_watch_count(1).await;
     another.terminate().unwrap();
-    let withdrawn = scene.gateway.until_status("the tunnel is withdrawn", |status| {
+    let withdrawn = scene.gateway.wait_for_status("the tunnel is withdrawn", |status| {
         status["gateway"]["kubernetes"][0]["gateways"] == 0
     });
     withdrawn.await.unwrap();
-    scene.server.put(&format!("{PODS}/d"), pod("d", "nginx:1", json!({})));
-    watch.until(r#""name":"d""#).await;
+    scene
+        .server
+        .put(&format!("{PODS_PATH}/d"), pod("d", "nginx:1", json!({})));
+    watch.read_until(r#""name":"d""#).await;
     drop(watch);
     another.wait_for_end().await.unwrap();
     drop(agent);
@@ -103,12 +109,14 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
 
 #[tokio::test]
 async fn a_gateway_without_the_shared_secret_is_refused_by_other_gateways() {
-    let zookeeper = ZooKeeperNode::shared("strangers").await;
-    let scene = ClustersScene::with_peers(&zookeeper.config()).await;
+    let zookeeper = ZooKeeperNode::create_shared("strangers").await;
+    let scene = ClustersScene::start_with_peers(&zookeeper.config()).await;
     let other_secret = "a secret that is long enough, but not theirs";
-    let another = scene.another_gateway(([127, 0, 0, 1], 0).into(), other_secret).await;
+    let another = scene
+        .start_another_gateway(([127, 0, 0, 1], 0).into(), other_secret)
+        .await;
     for gateway in [&scene.gateway, &another] {
-        let wait = gateway.until_status("the other gateway refuses it", |status| {
+        let wait = gateway.wait_for_status("the other gateway refuses it", |status| {
             let peers = &status["gateway"]["peers"];
             let problem = peers["gateways"][0]["problem"].as_str().unwrap_or_default();
             problem.contains("401") && problem.contains("does not know the secret") && peers["accepted"] == 0
@@ -116,17 +124,17 @@ async fn a_gateway_without_the_shared_secret_is_refused_by_other_gateways() {
         wait.await.unwrap();
     }
     let log = format!("{:?}{:?}", scene.gateway.log(), another.log());
-    assert!(!log.contains(other_secret) && !log.contains(SECRET));
+    assert!(!log.contains(other_secret) && !log.contains(PEER_SECRET));
 }
 
 #[tokio::test]
 async fn a_replayed_request_opens_no_tunnel_between_gateways() {
-    let zookeeper = ZooKeeperNode::shared("recorded").await;
-    let scene = ClustersScene::with_peers(&zookeeper.config()).await;
+    let zookeeper = ZooKeeperNode::create_shared("recorded").await;
+    let scene = ClustersScene::start_with_peers(&zookeeper.config()).await;
     // The request below opens a tunnel between two gateways. It is signed with the gateways' secret, and an attacker
     // may have recorded it.
     let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
-    let secret = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    let secret = hmac::Key::new(hmac::HMAC_SHA256, PEER_SECRET.as_bytes());
     let proof = |text: String| BASE64_STANDARD.encode(hmac::sign(&secret, text.as_bytes()));
     let url = scene.gateway.url("");
     let opens = proof(format!("opens\n{id}\n{key}\n{url}\n"));
@@ -137,7 +145,7 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     );
     let open = async || {
         let mut wire = WireClient::open(url.trim_start_matches("http://"), &request).await;
-        let head = wire.until("\r\n\r\n").await;
+        let head = wire.read_until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 101"), "{head}");
         let challenge = head
             .lines()

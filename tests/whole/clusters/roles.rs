@@ -17,12 +17,12 @@ use tokio_tungstenite::{
 
 use super::{
     api_server::ClusterAuthority,
-    scene::{ClustersScene, SERVICE_ACCOUNT},
+    scene::{ClustersScene, SERVICE_ACCOUNT_TOKEN},
 };
-use admittance_tests::{NEVER, POLL};
+use admittance_tests::{POLL_INTERVAL, TEST_TIMEOUT};
 
-const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
-const SECRET: &str = "app-secret";
+const RBAC_PATH: &str = "/apis/rbac.authorization.k8s.io/v1";
+const APP_SECRET: &str = "app-secret";
 
 fn bindings(scene: &ClustersScene) -> Vec<(String, String, String)> {
     let objects = scene.server.objects();
@@ -51,15 +51,15 @@ async fn until_bound(scene: &ClustersScene, expected: &[(&str, &str, &str)]) {
             if bound_roles == expected {
                 return;
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    if tokio::time::timeout(NEVER, wait).await.is_err() {
+    if tokio::time::timeout(TEST_TIMEOUT, wait).await.is_err() {
         panic!("{:?} instead of {expected:?}", bindings(scene));
     }
 }
 
-fn binding(name: &str, labels: Value) -> Value {
+fn role_binding(name: &str, labels: Value) -> Value {
     json!({
         "metadata": {"name": name, "labels": labels},
         "roleRef": {"name": "cluster-admin"},
@@ -75,14 +75,14 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
 - { user: nobody, cluster: \"*\", roles: [cluster-readonly] }
 ";
     let files = [("roles.yaml", roles)];
-    let scene = ClustersScene::with("    roles: { file: roles.yaml }\n", &files).await;
-    let foreign = format!("{RBAC}/clusterrolebindings/foreign");
+    let scene = ClustersScene::start_with_additions("    roles: { file: roles.yaml }\n", &files).await;
+    let foreign = format!("{RBAC_PATH}/clusterrolebindings/foreign");
     scene.server.put(
         &foreign,
-        binding("foreign", json!({"app.kubernetes.io/managed-by": "helm"})),
+        role_binding("foreign", json!({"app.kubernetes.io/managed-by": "helm"})),
     );
-    let bob = scene.user("bob", json!({})).await;
-    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    let bob = scene.create_user("bob", json!({})).await;
+    scene.report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN).await;
     let foreign = ("", "somebody", "cluster-admin");
     until_bound(
         &scene,
@@ -102,7 +102,7 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     assert!(applied.uri.query().unwrap().contains("fieldManager=admittance-gateway"));
     assert_eq!(applied.values("content-type"), ["application/apply-patch+yaml"]);
     assert!(applied.values("impersonate-user").is_empty());
-    let role = format!("{RBAC}/clusterroles/admittance:workloads-manage");
+    let role = format!("{RBAC_PATH}/clusterroles/admittance:workloads-manage");
     let role = scene.server.object(&role).unwrap();
     assert!(!role["rules"].to_string().contains("exec"), "{role}");
 
@@ -120,18 +120,18 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     until_bound(&scene, &[("", "plain.alice", "admittance:workloads-view"), foreign]).await;
     let denied_reply = scene.send_with(Method::GET, "/version", &headers, Value::Null).await;
     assert_eq!(denied_reply.json().unwrap()["code"], 404);
-    scene.admin("DELETE", "/v1/users/alice", Value::Null).await;
+    scene.send_to_admin("DELETE", "/v1/users/alice", Value::Null).await;
     until_bound(&scene, &[foreign]).await;
 }
 
 /// A fake of the authorization system with which an operator manages users' roles.
-struct Authorization {
+struct AuthorizationSystem {
     socket: WebSocketStream<TlsStream<TcpStream>>,
     /// The `Authorization` header with which the gateway signed in at the authorization system.
     login: String,
 }
 
-impl Authorization {
+impl AuthorizationSystem {
     #[allow(clippy::result_large_err, reason = "the library defines the callback")]
     async fn accept(listener: &TcpListener, authority: &ClusterAuthority) -> Self {
         let (stream, _) = listener.accept().await.unwrap();
@@ -174,12 +174,12 @@ impl Authorization {
                 acknowledged_ids.extend(ack["data_id"].as_u64());
             }
         };
-        tokio::time::timeout(NEVER, wait).await.unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, wait).await.unwrap();
         acknowledged_ids
     }
 }
 
-fn policy(operation: &str, user: &str, role: &str, namespace: Option<&str>) -> Value {
+fn policy_change(operation: &str, user: &str, role: &str, namespace: Option<&str>) -> Value {
     json!({
         "operation": operation,
         "principal": {"principal_type": "plain", "principal_id": user},
@@ -206,46 +206,48 @@ async fn roles_from_an_authorization_system_become_role_bindings() {
 "
     );
     let pem = authority.pem();
-    let files = [("app.secret", SECRET), ("auth-ca.pem", &pem)];
-    let scene = ClustersScene::with(&config, &files).await;
-    let mut system = Authorization::accept(&listener, &authority).await;
+    let files = [("app.secret", APP_SECRET), ("auth-ca.pem", &pem)];
+    let scene = ClustersScene::start_with_additions(&config, &files).await;
+    let mut system = AuthorizationSystem::accept(&listener, &authority).await;
     assert_eq!(system.login, "Basic YmNzOmFwcC1zZWNyZXQ=");
 
     // The gateway acknowledges a change of roles only after making it in the cluster.
     system.send("hi", 1, &json!({})).await;
     system
-        .send("data", 2, &policy("add", "alice", "workloads-view", None))
+        .send("data", 2, &policy_change("add", "alice", "workloads-view", None))
         .await;
     // The gateway does not acknowledge a message that it cannot carry out. Message 3 names the role `root`, which does
     // not exist. Message 4 names the role `cluster-manage`, which is not allowed.
-    system.send("data", 3, &policy("add", "alice", "root", None)).await;
     system
-        .send("data", 4, &policy("add", "alice", "cluster-manage", None))
+        .send("data", 3, &policy_change("add", "alice", "root", None))
         .await;
     system
-        .send("data", 5, &policy("add", "alice", "services-view", Some("n")))
+        .send("data", 4, &policy_change("add", "alice", "cluster-manage", None))
         .await;
-    let early_acknowledgement = tokio::time::timeout(POLL * 5, system.socket.next()).await;
+    system
+        .send("data", 5, &policy_change("add", "alice", "services-view", Some("n")))
+        .await;
+    let early_acknowledgement = tokio::time::timeout(POLL_INTERVAL * 5, system.socket.next()).await;
     assert!(
         matches!(early_acknowledgement, Err(_) | Ok(Some(Ok(Message::Ping(_))))),
         "{early_acknowledgement:?}"
     );
-    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    scene.report_servers(&[&scene.server], SERVICE_ACCOUNT_TOKEN).await;
     let acknowledged_ids = system.until_acknowledged(5).await;
     assert_eq!(acknowledged_ids, [2]);
     let view = ("", "plain.alice", "admittance:workloads-view");
     until_bound(&scene, &[view, ("n", "plain.alice", "admittance:services-view")]).await;
 
     system
-        .send("data", 6, &policy("delete", "alice", "services-view", Some("n")))
+        .send("data", 6, &policy_change("delete", "alice", "services-view", Some("n")))
         .await;
     system.until_acknowledged(6).await;
     until_bound(&scene, &[view]).await;
 
     // Some authorization systems send a complete list of roles at the start. The list replaces earlier roles.
     drop(system);
-    let mut system = Authorization::accept(&listener, &authority).await;
-    let list = json!([policy("add", "alice", "cluster-readonly", None)]);
+    let mut system = AuthorizationSystem::accept(&listener, &authority).await;
+    let list = json!([policy_change("add", "alice", "cluster-readonly", None)]);
     system.send("list", 7, &list).await;
     system.until_acknowledged(7).await;
     until_bound(&scene, &[("", "plain.alice", "admittance:cluster-readonly")]).await;

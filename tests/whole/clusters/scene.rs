@@ -1,6 +1,6 @@
 use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt, path::PathBuf};
 
-use admittance_tests::{Admittance, Client, NEVER, Reply, Serve};
+use admittance_tests::{Admittance, Client, Reply, Serve, TEST_TIMEOUT};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -11,9 +11,9 @@ use super::{
 };
 use crate::scene::{source, store, write};
 
-pub(super) const SERVICE_ACCOUNT: &str = "service-account-1";
+pub(super) const SERVICE_ACCOUNT_TOKEN: &str = "service-account-1";
 /// The secret that the gateways of a scene share.
-pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
+pub(super) const PEER_SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A gateway with a user and a registered cluster, and this cluster's API server, which is running.
 pub(super) struct ClustersScene {
@@ -96,25 +96,25 @@ spec:
 
 impl ClustersScene {
     pub(super) async fn start(has_chains: bool) -> Self {
-        Self::configured(has_chains, "[127.0.0.0/8]", None, "", &[]).await
+        Self::start_configured(has_chains, "[127.0.0.0/8]", None, "", &[]).await
     }
 
     /// Starts a scene whose gateway cannot connect to the API server directly.
-    pub(super) async fn behind_a_tunnel() -> Self {
-        Self::configured(false, "[]", None, "", &[]).await
+    pub(super) async fn start_behind_tunnel() -> Self {
+        Self::start_configured(false, "[]", None, "", &[]).await
     }
 
     /// Starts a scene whose gateway runs chains and finds other gateways through this ZooKeeper ensemble.
-    pub(super) async fn with_peers(ensemble: &str) -> Self {
-        Self::configured(true, "[]", Some(ensemble), "", &[]).await
+    pub(super) async fn start_with_peers(ensemble: &str) -> Self {
+        Self::start_configured(true, "[]", Some(ensemble), "", &[]).await
     }
 
     /// Starts a scene with `additions` appended to the gateway's configuration, and with these files in its directory.
-    pub(super) async fn with(additions: &str, files: &[(&str, &str)]) -> Self {
-        Self::configured(false, "[127.0.0.0/8]", None, additions, files).await
+    pub(super) async fn start_with_additions(additions: &str, files: &[(&str, &str)]) -> Self {
+        Self::start_configured(false, "[127.0.0.0/8]", None, additions, files).await
     }
 
-    async fn configured(
+    async fn start_configured(
         has_chains: bool,
         local_servers: &str,
         ensemble: Option<&str>,
@@ -123,7 +123,7 @@ impl ClustersScene {
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            secret(&directory, name, text);
+            write_secret(&directory, name, text);
         }
         let (mut top, mut peers) = (String::new(), "");
         if let Some(ensemble) = ensemble {
@@ -131,7 +131,7 @@ impl ClustersScene {
             let arguments = ["certs", "--host", "localhost", "--out"].map(Into::into);
             let certs_output = Admittance::run(arguments.into_iter().chain([certificates.into_os_string()])).await;
             assert_eq!(certs_output.unwrap().code, Some(0));
-            secret(&directory, "peers.secret", SECRET);
+            write_secret(&directory, "peers.secret", PEER_SECRET);
             top = format!("zookeeper: {{ service: {ensemble} }}\nregistration: {{}}\n");
             peers = "    peers: { secretFile: peers.secret, tls: { ca: certs/ca.pem, serverName: localhost } }\n";
         }
@@ -152,7 +152,7 @@ impl ClustersScene {
         let client = Client::new().unwrap();
         let authority = ClusterAuthority::new();
         let mut scene = Self {
-            server: ApiServer::start(&authority, SERVICE_ACCOUNT).await,
+            server: ApiServer::start(&authority, SERVICE_ACCOUNT_TOKEN).await,
             authority,
             directory,
             gateway,
@@ -161,17 +161,17 @@ impl ClustersScene {
             prefix: String::new(),
             client,
         };
-        scene.until_read().await;
-        scene.alice = scene.user("alice", json!({})).await;
-        scene.prefix = scene.cluster("dev", "plain:alice").await;
+        scene.until_accounts_read().await;
+        scene.alice = scene.create_user("alice", json!({})).await;
+        scene.prefix = scene.create_cluster("dev", "plain:alice").await;
         let issued = scene
-            .admin("POST", "/v1/clusters/plain-dev/register-token", json!({}))
+            .send_to_admin("POST", "/v1/clusters/plain-dev/register-token", json!({}))
             .await;
         scene.register_token = issued["token"].as_str().unwrap().to_owned();
         scene
     }
 
-    pub(super) async fn until_read(&self) {
+    pub(super) async fn until_accounts_read(&self) {
         while !self
             .client
             .get(&self.gateway.admin_url("/v1/users"))
@@ -180,7 +180,7 @@ impl ClustersScene {
             .status
             .is_success()
         {
-            tokio::time::sleep(admittance_tests::POLL).await;
+            tokio::time::sleep(admittance_tests::POLL_INTERVAL).await;
         }
     }
 
@@ -197,40 +197,40 @@ impl ClustersScene {
             .listen(address.parse().unwrap())
             .store(store());
         self.gateway = serve.start().await.unwrap();
-        self.until_read().await;
+        self.until_accounts_read().await;
     }
 
-    pub(super) async fn admin(&self, method: &str, path: &str, body: Value) -> Value {
+    pub(super) async fn send_to_admin(&self, method: &str, path: &str, body: Value) -> Value {
         let request = Request::builder()
             .method(method)
             .uri(self.gateway.admin_url(path))
             .header("content-type", "application/json")
-            .body(text_of(&body))
+            .body(body_text(&body))
             .unwrap();
         let reply = self.client.send(request).await.unwrap();
         assert!(reply.status.is_success(), "{method} {path}: {}", reply.text());
         reply.json().unwrap()
     }
 
-    pub(super) async fn user(&self, name: &str, fields: Value) -> String {
+    pub(super) async fn create_user(&self, name: &str, fields: Value) -> String {
         let mut user = json!({"name": name});
         json_patch::merge(&mut user, &fields);
-        self.admin("POST", "/v1/users", user).await;
+        self.send_to_admin("POST", "/v1/users", user).await;
         let path = format!("/v1/users/{name}/tokens");
-        let token = self.admin("POST", &path, json!({"expiresIn": 3600})).await;
+        let token = self.send_to_admin("POST", &path, json!({"expiresIn": 3600})).await;
         token["token"].as_str().unwrap().to_owned()
     }
 
     /// Registers a cluster, and returns its path at the gateway.
-    pub(super) async fn cluster(&self, id: &str, creator: &str) -> String {
+    pub(super) async fn create_cluster(&self, id: &str, creator: &str) -> String {
         let cluster = self
-            .admin("POST", "/v1/clusters", json!({"id": id, "creator": creator}))
+            .send_to_admin("POST", "/v1/clusters", json!({"id": id, "creator": creator}))
             .await;
         format!("/tunnels/clusters/{}", cluster["identifier"].as_str().unwrap())
     }
 
     /// Reports the addresses of these API servers and this token to the gateway, as the cluster's agent does.
-    pub(super) async fn report(&self, servers: &[&ApiServer], token: &str) -> Reply {
+    pub(super) async fn report_servers(&self, servers: &[&ApiServer], token: &str) -> Reply {
         let addresses: Vec<_> = servers.iter().map(|server| server.url()).collect();
         let report = json!({
             "register_token": self.register_token,
@@ -263,7 +263,7 @@ impl ClustersScene {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        self.client.send(request.body(text_of(&body)).unwrap()).await.unwrap()
+        self.client.send(request.body(body_text(&body)).unwrap()).await.unwrap()
     }
 
     pub(super) async fn send_raw(&self, method: &str, path: &str, lines: &str) -> WireClient {
@@ -275,8 +275,8 @@ impl ClustersScene {
         WireClient::open(&address, &head).await
     }
 
-    pub(super) async fn another_gateway(&self, address: SocketAddr, shared_secret: &str) -> Admittance {
-        secret(&self.directory, "another.secret", shared_secret);
+    pub(super) async fn start_another_gateway(&self, address: SocketAddr, shared_secret: &str) -> Admittance {
+        write_secret(&self.directory, "another.secret", shared_secret);
         let config = fs::read_to_string(self.directory.path().join("admittance.yaml")).unwrap();
         let tls = "listen: { tls: { certificate: certs/localhost.pem, key: certs/localhost.key } }\n";
         let config = tls.to_owned() + &*config.replace("peers.secret", "another.secret");
@@ -286,12 +286,12 @@ impl ClustersScene {
     }
 
     /// Starts the agent of the scene's cluster with the files and variables that it would have in a Pod.
-    pub(super) async fn agent(&self) -> AgentProgram {
-        self.agent_of(&self.gateway.url("")).await
+    pub(super) async fn start_agent(&self) -> AgentProgram {
+        self.start_agent_for(&self.gateway.url("")).await
     }
 
     /// Starts the agent of the scene's cluster, which connects to the gateway at this URL.
-    pub(super) async fn agent_of(&self, gateway: &str) -> AgentProgram {
+    pub(super) async fn start_agent_for(&self, gateway: &str) -> AgentProgram {
         AgentProgram(self.agent_command(gateway).spawn().unwrap())
     }
 
@@ -305,7 +305,7 @@ impl ClustersScene {
     pub(super) fn listing_agent_command(&self, gateway: &str) -> tokio::process::Command {
         let account = self.directory.path().join("service-account");
         fs::create_dir_all(&account).unwrap();
-        fs::write(account.join("token"), SERVICE_ACCOUNT).unwrap();
+        fs::write(account.join("token"), SERVICE_ACCOUNT_TOKEN).unwrap();
         fs::write(account.join("ca.crt"), self.authority.pem()).unwrap();
         let mut command = Admittance::command().unwrap();
         command
@@ -324,7 +324,7 @@ impl ClustersScene {
         command
     }
 
-    pub(super) async fn until_reached(&self) {
+    pub(super) async fn until_cluster_reached(&self) {
         let wait = async {
             while self
                 .send(Method::GET, "/version", Value::Null)
@@ -332,20 +332,20 @@ impl ClustersScene {
                 .status
                 .is_server_error()
             {
-                tokio::time::sleep(admittance_tests::POLL).await;
+                tokio::time::sleep(admittance_tests::POLL_INTERVAL).await;
             }
         };
-        tokio::time::timeout(NEVER, wait).await.unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, wait).await.unwrap();
     }
 }
 
-fn secret(directory: &TempDir, name: &str, text: &str) -> PathBuf {
+fn write_secret(directory: &TempDir, name: &str, text: &str) -> PathBuf {
     let path = write(directory, name, text);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path
 }
 
-fn text_of(body: &Value) -> String {
+fn body_text(body: &Value) -> String {
     match body {
         Value::Null => String::new(),
         body => body.to_string(),
@@ -369,4 +369,4 @@ pub(super) fn pod(name: &str, image: &str, labels: Value) -> Value {
     })
 }
 
-pub(super) const PODS: &str = "/api/v1/namespaces/n/pods";
+pub(super) const PODS_PATH: &str = "/api/v1/namespaces/n/pods";

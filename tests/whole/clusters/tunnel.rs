@@ -2,7 +2,7 @@
 
 use std::{process::Stdio, sync::atomic::Ordering};
 
-use admittance_tests::{Client, EndlessReply, Error, NEVER, POLL, ProgramLogLine, TunnelFlood};
+use admittance_tests::{Client, EndlessReply, Error, POLL_INTERVAL, ProgramLogLine, TEST_TIMEOUT, TunnelFlood};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
 use serde_json::{Value, json};
@@ -13,47 +13,47 @@ use tokio::{
 
 use super::{
     api_server::ApiServer,
-    scene::{ClustersScene, PODS, SERVICE_ACCOUNT, pod, port_of},
+    scene::{ClustersScene, PODS_PATH, SERVICE_ACCOUNT_TOKEN, pod, port_of},
     wire::WireClient,
 };
 
 #[tokio::test]
 async fn requests_watches_and_upgrades_go_through_the_tunnel() {
-    let scene = ClustersScene::behind_a_tunnel().await;
-    let agent = scene.agent().await;
-    scene.until_reached().await;
+    let scene = ClustersScene::start_behind_tunnel().await;
+    let agent = scene.start_agent().await;
+    scene.until_cluster_reached().await;
     let large = json!({"large": "x".repeat(3 << 20)});
     let mut object = pod("a", "nginx:1", json!({}));
     object["metadata"]["annotations"] = large;
-    assert_eq!(scene.send(Method::POST, PODS, object.clone()).await.status, 200);
-    let reply = scene.send(Method::GET, &format!("{PODS}/a"), Value::Null).await;
+    assert_eq!(scene.send(Method::POST, PODS_PATH, object.clone()).await.status, 200);
+    let reply = scene.send(Method::GET, &format!("{PODS_PATH}/a"), Value::Null).await;
     assert_eq!(reply.json().unwrap(), object);
 
-    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
-    watch.until("\r\n\r\n").await;
-    scene.server.until_watched(1).await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS_PATH}?watch=true"), "").await;
+    watch.read_until("\r\n\r\n").await;
+    scene.server.until_watch_count(1).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
     let mut exec = scene
-        .send_raw("POST", &format!("{PODS}/a/exec?command=sh"), upgrade)
+        .send_raw("POST", &format!("{PODS_PATH}/a/exec?command=sh"), upgrade)
         .await;
-    exec.until("\r\n\r\n").await;
+    exec.read_until("\r\n\r\n").await;
     for turn in 0..10 {
         scene.server.put(
-            &format!("{PODS}/b{turn}"),
+            &format!("{PODS_PATH}/b{turn}"),
             pod(&format!("b{turn}"), "nginx:1", json!({})),
         );
-        watch.until(&format!(r#""name":"b{turn}""#)).await;
+        watch.read_until(&format!(r#""name":"b{turn}""#)).await;
         exec.write(format!("line {turn};").as_bytes()).await;
-        exec.until(&format!("line {turn};")).await;
+        exec.read_until(&format!("line {turn};")).await;
     }
     drop(watch);
-    scene.server.until_watched(0).await;
+    scene.server.until_watch_count(0).await;
     drop(agent);
 }
 
 #[tokio::test]
 async fn an_agent_logs_why_its_report_is_refused() {
-    let scene = ClustersScene::behind_a_tunnel().await;
+    let scene = ClustersScene::start_behind_tunnel().await;
     let mut command = scene.agent_command(&scene.gateway.url(""));
     let mut agent = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(agent.stderr.take().unwrap()).lines();
@@ -66,18 +66,18 @@ async fn an_agent_logs_why_its_report_is_refused() {
             }
         }
     };
-    let line = tokio::time::timeout(NEVER, wait).await.unwrap();
+    let line = tokio::time::timeout(TEST_TIMEOUT, wait).await.unwrap();
     // Like bcs-api, the gateway replies with the status 200 to a report that it refuses. The reason is in the body.
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
     // The gateway has refused the addresses that the agent reported, but the agent's tunnel is open, and requests go
     // through this tunnel.
-    scene.until_reached().await;
+    scene.until_cluster_reached().await;
 }
 
 #[tokio::test]
 async fn an_agent_follows_the_api_servers_of_its_cluster() {
     let scene = ClustersScene::start(false).await;
-    let other = ApiServer::start(&scene.authority, SERVICE_ACCOUNT).await;
+    let other = ApiServer::start(&scene.authority, SERVICE_ACCOUNT_TOKEN).await;
     let list = |server: &ApiServer| {
         let port: u16 = port_of(server).parse().unwrap();
         let addresses = json!([{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": port}]}]);
@@ -91,7 +91,7 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
     command.args(["--no-tunnel", "--listen-addr", "127.0.0.1:0"]);
     let mut agent = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(agent.stderr.take().unwrap()).lines();
-    let line = tokio::time::timeout(NEVER, lines.next_line())
+    let line = tokio::time::timeout(TEST_TIMEOUT, lines.next_line())
         .await
         .unwrap()
         .unwrap()
@@ -100,7 +100,7 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
     let address = line["address"].as_str().unwrap_or_else(|| panic!("{line}")).to_owned();
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
 
-    scene.until_reached().await;
+    scene.until_cluster_reached().await;
     assert!(other.requests().iter().any(|request| request.uri.path() == "/version"));
     assert!(
         !scene
@@ -125,34 +125,34 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
             .any(|request| request.uri.path() == "/version")
         {
             scene.send(Method::GET, "/version", Value::Null).await;
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(NEVER, wait).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, wait).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
-    let mut scene = ClustersScene::behind_a_tunnel().await;
-    let agent = scene.agent().await;
-    scene.until_reached().await;
-    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
-    watch.until("\r\n\r\n").await;
-    scene.server.until_watched(1).await;
+    let mut scene = ClustersScene::start_behind_tunnel().await;
+    let agent = scene.start_agent().await;
+    scene.until_cluster_reached().await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS_PATH}?watch=true"), "").await;
+    watch.read_until("\r\n\r\n").await;
+    scene.server.until_watch_count(1).await;
     agent.kill().await;
     watch.read_to_end().await;
 
-    let agent = scene.agent().await;
-    scene.until_reached().await;
+    let agent = scene.start_agent().await;
+    scene.until_cluster_reached().await;
     scene.restart_gateway().await;
-    scene.until_reached().await;
+    scene.until_cluster_reached().await;
 
     // Revoking the agent's register token closes its tunnel, and so the watch ends.
-    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
-    watch.until("\r\n\r\n").await;
-    scene.server.until_watched(1).await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS_PATH}?watch=true"), "").await;
+    watch.read_until("\r\n\r\n").await;
+    scene.server.until_watch_count(1).await;
     scene
-        .admin("DELETE", "/v1/clusters/plain-dev/register-token", Value::Null)
+        .send_to_admin("DELETE", "/v1/clusters/plain-dev/register-token", Value::Null)
         .await;
     watch.read_to_end().await;
     drop(agent);
@@ -160,18 +160,18 @@ async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
 
 #[tokio::test]
 async fn a_client_that_reads_slowly_delays_no_other_client_of_a_tunnel() {
-    let scene = ClustersScene::behind_a_tunnel().await;
-    let agent = scene.agent().await;
-    scene.until_reached().await;
+    let scene = ClustersScene::start_behind_tunnel().await;
+    let agent = scene.start_agent().await;
+    scene.until_cluster_reached().await;
     let mut object = pod("a", "nginx:1", json!({}));
     object["metadata"]["annotations"] = json!({"large": "x".repeat(12 << 20)});
-    scene.server.put(&format!("{PODS}/a"), object);
+    scene.server.put(&format!("{PODS_PATH}/a"), object);
     // A client that does not read its large reply must not block requests of others in the tunnel.
     let mut slow = scene
-        .send_raw("GET", &format!("{PODS}/a"), "Connection: close\r\n")
+        .send_raw("GET", &format!("{PODS_PATH}/a"), "Connection: close\r\n")
         .await;
     for _ in 0..20 {
-        let reply = tokio::time::timeout(NEVER, scene.send(Method::GET, "/version", Value::Null)).await;
+        let reply = tokio::time::timeout(TEST_TIMEOUT, scene.send(Method::GET, "/version", Value::Null)).await;
         assert_eq!(reply.unwrap().status, 404);
     }
     let slow_reply = slow.read_to_end().await;
@@ -180,7 +180,7 @@ async fn a_client_that_reads_slowly_delays_no_other_client_of_a_tunnel() {
 }
 
 /// Returns an agent of the cluster that answers every request in its tunnel with this reply.
-fn flood(scene: &ClustersScene, reply: EndlessReply) -> TunnelFlood {
+fn flooding_agent(scene: &ClustersScene, reply: EndlessReply) -> TunnelFlood {
     TunnelFlood {
         gateway: scene.gateway_address(),
         cluster: "plain-dev".to_owned(),
@@ -192,10 +192,10 @@ fn flood(scene: &ClustersScene, reply: EndlessReply) -> TunnelFlood {
 }
 
 /// Runs an agent that floods its tunnel, and waits until the gateway has this tunnel.
-async fn open_flood(scene: &mut ClustersScene, flood: &TunnelFlood) -> JoinHandle<Result<(), Error>> {
+async fn start_flood(scene: &mut ClustersScene, flood: &TunnelFlood) -> JoinHandle<Result<(), Error>> {
     let flood = flood.clone();
     let flood_task = tokio::spawn(async move { flood.run().await });
-    let wait = scene.gateway.until_logged("the tunnel", |line| {
+    let wait = scene.gateway.wait_for_log("the tunnel", |line| {
         line.message().contains("agent of a cluster has opened a tunnel")
     });
     wait.await.unwrap();
@@ -204,12 +204,12 @@ async fn open_flood(scene: &mut ClustersScene, flood: &TunnelFlood) -> JoinHandl
 
 #[tokio::test]
 async fn informational_responses_through_a_tunnel_are_limited() {
-    let mut scene = ClustersScene::behind_a_tunnel().await;
-    let flood = flood(&scene, EndlessReply::Informational);
-    let flood_task = open_flood(&mut scene, &flood).await;
-    let pod = format!("{PODS}/a");
+    let mut scene = ClustersScene::start_behind_tunnel().await;
+    let flood = flooding_agent(&scene, EndlessReply::Informational);
+    let flood_task = start_flood(&mut scene, &flood).await;
+    let pod = format!("{PODS_PATH}/a");
     let request = scene.send(Method::GET, &pod, Value::Null);
-    let reply = tokio::time::timeout(NEVER, request).await.unwrap();
+    let reply = tokio::time::timeout(TEST_TIMEOUT, request).await.unwrap();
     let text = reply.text();
     assert_eq!(
         (reply.status.as_u16(), text.contains("informational responses")),
@@ -222,13 +222,13 @@ async fn informational_responses_through_a_tunnel_are_limited() {
 #[tokio::test]
 async fn an_agent_that_ignores_flow_control_takes_a_bounded_amount_of_memory() {
     const MIB: u64 = 1 << 20;
-    let mut scene = ClustersScene::behind_a_tunnel().await;
-    let flood = flood(&scene, EndlessReply::Body);
-    let flood_task = open_flood(&mut scene, &flood).await;
+    let mut scene = ClustersScene::start_behind_tunnel().await;
+    let flood = flooding_agent(&scene, EndlessReply::Body);
+    let flood_task = start_flood(&mut scene, &flood).await;
     let initial_memory = scene.gateway.resident_memory().unwrap();
     let mut unread = Vec::new();
     for _ in 0..64 {
-        let path = format!("{}{PODS}", scene.prefix);
+        let path = format!("{}{PODS_PATH}", scene.prefix);
         unread.push(flood.watch(&path, &scene.alice).await.unwrap());
     }
     let ended_count = || {
@@ -241,10 +241,10 @@ async fn an_agent_that_ignores_flow_control_takes_a_bounded_amount_of_memory() {
         // The agent sends up to 400 MiB. A gateway without a limit would keep all of it in memory.
         while ended_count() < 20 && flood.sent_byte_count.load(Ordering::Relaxed) < 400 * MIB {
             peak_memory = peak_memory.max(scene.gateway.resident_memory().unwrap());
-            tokio::time::sleep(10 * POLL).await;
+            tokio::time::sleep(10 * POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(NEVER, wait).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, wait).await.unwrap();
     let growth = (peak_memory - initial_memory) / MIB;
     assert!(growth < 160, "{growth} MiB are held of what nobody reads");
     assert!(
@@ -255,7 +255,7 @@ async fn an_agent_that_ignores_flow_control_takes_a_bounded_amount_of_memory() {
 
 #[tokio::test]
 async fn an_agent_may_report_a_limited_number_of_addresses() {
-    let scene = ClustersScene::behind_a_tunnel().await;
+    let scene = ClustersScene::start_behind_tunnel().await;
     let addresses: Vec<_> = (0..4096)
         .map(|number| format!("https://10.0.{}.{}", number / 256, number % 256))
         .collect();
@@ -271,7 +271,7 @@ async fn an_agent_may_report_a_limited_number_of_addresses() {
     );
     let head = format!("GET /bcsapi/v1/websocket/connect HTTP/1.1\r\nHost: gateway\r\n{lines}\r\n");
     let mut wire = WireClient::open(&scene.gateway_address(), &head).await;
-    let reply = wire.until("allowed").await;
+    let reply = wire.read_until("allowed").await;
     assert!(
         reply.starts_with("HTTP/1.1 400") && reply.contains("at most 2048"),
         "{reply}"

@@ -1,4 +1,4 @@
-use admittance_tests::NEVER;
+use admittance_tests::TEST_TIMEOUT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -25,7 +25,7 @@ impl WireClient {
     }
 
     /// Reads up to and including this text, and returns what was read.
-    pub(super) async fn until(&mut self, text: &str) -> String {
+    pub(super) async fn read_until(&mut self, text: &str) -> String {
         let reading = async {
             loop {
                 let received_text = String::from_utf8_lossy(&self.received_bytes).into_owned();
@@ -43,7 +43,7 @@ impl WireClient {
                 self.received_bytes.extend_from_slice(&buffer[..length]);
             }
         };
-        tokio::time::timeout(NEVER, reading)
+        tokio::time::timeout(TEST_TIMEOUT, reading)
             .await
             .unwrap_or_else(|_| panic!("{text:?} does not arrive"))
     }
@@ -51,7 +51,7 @@ impl WireClient {
     pub(super) async fn read_to_end(&mut self) -> Vec<u8> {
         let reading = self.stream.read_to_end(&mut self.received_bytes);
         // The connection has ended even if reading fails, such as after a reset. So the result is ignored.
-        let _ = tokio::time::timeout(NEVER, reading).await.unwrap();
+        let _ = tokio::time::timeout(TEST_TIMEOUT, reading).await.unwrap();
         std::mem::take(&mut self.received_bytes)
     }
 }

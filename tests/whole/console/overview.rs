@@ -36,7 +36,7 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
     let url = |path: &str| server.program.admin_url(path);
     browser.open(&url("/")).await;
     browser.find_with(".empty", "No request was refused").await;
-    server.three_pods().await;
+    server.send_three_pods().await;
     browser.open(&url("/")).await;
     let figures = browser.texts(".card .figure").await;
     assert_eq!(figures[..4], ["3", "1", "1", "0"], "{figures:?}");
@@ -45,12 +45,12 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
         names[0].starts_with("Requests") && names[2].starts_with("Denied"),
         "{names:?}"
     );
-    assert_eq!(browser.all(".card svg.spark").await.len(), 6);
+    assert_eq!(browser.find_all(".card svg.spark").await.len(), 6);
     browser
         .find_with("table.data tbody tr", "the start of the program")
         .await;
     browser.find_with("table.live tbody tr", "shop/cart").await;
-    browser.picture("overview").await;
+    browser.save_pictures("overview").await;
 
     let mut numbers = Vec::new();
     for page in ["/", "/chains", "/live"] {
@@ -79,14 +79,14 @@ async fn the_palette_and_lists_can_be_used_with_the_keyboard() {
     };
     let server = Server::start("", &chains()).await;
     let origin = server.program.admin_url("");
-    server.three_pods().await;
+    server.send_three_pods().await;
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
     browser.press("/").await;
     browser.find_with("dialog.palette li", "Overview").await;
     browser.press("trial").await;
     browser.find_with("dialog.palette li", "Chain trial").await;
-    browser.picture("palette").await;
+    browser.save_pictures("palette").await;
     browser.press(Key::Enter).await;
     browser.find_with("h1", "Chain trial").await;
 
@@ -98,7 +98,7 @@ async fn the_palette_and_lists_can_be_used_with_the_keyboard() {
     browser.press(Key::Down).await;
     browser.press(Key::Enter).await;
     browser.find_with("table.live tbody tr", "shop/cart").await;
-    assert_eq!(browser.address().await, server.program.admin_url("/live?text=cart"));
+    assert_eq!(browser.current_url().await, server.program.admin_url("/live?text=cart"));
 
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
@@ -120,8 +120,8 @@ async fn tables_fit_on_a_phone_screen() {
     };
     let server = Server::start("", &chains()).await;
     let origin = server.program.admin_url("");
-    server.three_pods().await;
-    browser.appear("light", [390, 844]).await;
+    server.send_three_pods().await;
+    browser.emulate_screen("light", [390, 844]).await;
     for page in PAGES.into_iter().chain(["/style"]) {
         browser.open(&server.program.admin_url(page)).await;
         browser.find("h1").await;
@@ -138,7 +138,7 @@ async fn tables_fit_on_a_phone_screen() {
 }
 
 /// Finds text whose contrast is below 4.5 to 1, which WCAG 2 requires for level AA.
-const CONTRAST: &str = "
+const CONTRAST_SCRIPT: &str = "
     const parse = (color) => {
       const [r, g, b, a = 1] = color.match(/[\\d.]+/g).map(Number);
       return color.startsWith('color(') ? [r * 255, g * 255, b * 255, a] : [r, g, b, a];
@@ -170,13 +170,13 @@ async fn all_text_has_the_contrast_of_wcag_level_aa() {
     };
     let server = Server::start("", &chains()).await;
     let origin = server.program.admin_url("");
-    server.three_pods().await;
+    server.send_three_pods().await;
     for scheme in ["light", "dark"] {
-        browser.appear(scheme, [1280, 900]).await;
+        browser.emulate_screen(scheme, [1280, 900]).await;
         for page in PAGES.into_iter().chain(["/style"]) {
             browser.open(&server.program.admin_url(page)).await;
             browser.find("h1").await;
-            let faint: Vec<String> = browser.evaluate(CONTRAST, Vec::new()).await;
+            let faint: Vec<String> = browser.evaluate(CONTRAST_SCRIPT, Vec::new()).await;
             assert!(faint.is_empty(), "{page}, {scheme}: {faint:#?}");
         }
     }

@@ -6,11 +6,11 @@ use admittance_tests::{Client, FakeUpstream, Serve, repository};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use super::{chains, pod};
+use super::{chains, pod_review};
 use crate::{
     browser::Browser,
     kubernetes::server::Server,
-    scene::{source, test_cases},
+    scene::{run_test_cases, source},
 };
 
 impl Browser {
@@ -26,12 +26,12 @@ impl Browser {
         let _: Value = self.evaluate(script, vec![json!(name), json!(text)]).await;
     }
 
-    pub(super) async fn text_of(&self, name: &str) -> String {
+    pub(super) async fn editor_text(&self, name: &str) -> String {
         self.evaluate("return document.getElementById(arguments[0]).value", vec![json!(name)])
             .await
     }
 
-    async fn type_in(&self, name: &str, keys: impl AsRef<str>) {
+    async fn type_into_editor(&self, name: &str, keys: impl AsRef<str>) {
         self.find(&format!("#{name}"))
             .await
             .send_keys(keys.as_ref())
@@ -40,7 +40,7 @@ impl Browser {
     }
 }
 
-fn images() -> String {
+fn images_chain() -> String {
     let text = chains();
     text.split("---\n").next().unwrap().to_owned()
 }
@@ -68,13 +68,13 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
     browser
         .find_with("#outcome .notice.bad", "a Pod needs the label owner")
         .await;
-    browser.picture("playground-denied").await;
+    browser.save_pictures("playground-denied").await;
 
     browser.open(&url("/chains/Mutating/images")).await;
     browser.click("a.button", "Try it in the playground").await;
-    let text = browser.text_of("definitions").await;
+    let text = browser.editor_text("definitions").await;
     assert!(text.contains("name: images"), "{text}");
-    browser.edit("definitions", &images()).await;
+    browser.edit("definitions", &images_chain()).await;
     browser.edit("object", POD).await;
     browser.find_with("#outcome h2", "changed").await;
     let row = browser
@@ -87,7 +87,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
     browser
         .find_with("#outcome td.added", "mirror.example.com/docker-hub/library/nginx:1.29")
         .await;
-    browser.picture("playground").await;
+    browser.save_pictures("playground").await;
 
     browser
         .edit("settings", "registry: { rewrites: { docker.io: third.example.com } }")
@@ -97,21 +97,23 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         .await;
     browser.edit("settings", "registry:\n  ").await;
     browser.find("#outcome:not([aria-busy])").await;
-    browser.type_in("settings", "refu").await;
+    browser.type_into_editor("settings", "refu").await;
     browser.find_with("#settings-choices li", "refuseLatest").await;
-    browser.picture("playground-completion").await;
-    browser.type_in("settings", "\u{e004}true").await;
-    assert_eq!(browser.text_of("settings").await, "registry:\n  refuseLatest: true");
+    browser.save_pictures("playground-completion").await;
+    browser.type_into_editor("settings", "\u{e004}true").await;
+    assert_eq!(browser.editor_text("settings").await, "registry:\n  refuseLatest: true");
 
     // Each mistake is reported with its line, and the editor marks this line.
     browser.edit("settings", "").await;
-    browser.edit("definitions", &images().replace("rules:", "rulez:")).await;
+    browser
+        .edit("definitions", &images_chain().replace("rules:", "rulez:"))
+        .await;
     browser.find_with("#outcome .notice.bad", "spec.rulez").await;
     browser.find_with("#outcome a", "Chain, line 5").await;
     let marked = browser.texts(".numbers .marked").await;
     assert_eq!(marked, ["5"]);
-    browser.picture("playground-mistake").await;
-    browser.edit("definitions", &images()).await;
+    browser.save_pictures("playground-mistake").await;
+    browser.edit("definitions", &images_chain()).await;
     browser.edit("object", "metadata: {}").await;
     browser.find_with("#outcome .notice.bad", "it has no `kind`").await;
 
@@ -120,8 +122,8 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
     assert_eq!(status["chains"][0]["stages"][0]["calls"]["total"], 0);
     browser.open(&url("/live")).await;
     browser.find_with(".live-state", "Live").await;
-    assert_eq!(browser.all("table.live tbody tr").await.len(), 0);
-    browser.only_failed_with("422").await;
+    assert_eq!(browser.find_all("table.live tbody tr").await.len(), 0);
+    browser.assert_only_failed_with("422").await;
     browser.end(&origin).await;
 }
 
@@ -134,7 +136,7 @@ async fn a_looping_plugin_delays_no_other_request() {
     let origin = server.program.admin_url("");
     browser.open(&server.program.admin_url("/playground")).await;
     for (behaviour, failure) in [("loops-forever", "timeout"), ("grows-memory", "memory")] {
-        let text = images()
+        let text = images_chain()
             .replace(&source("image-policy"), &source("guest-misbehaves"))
             .replace(
                 "rewrites: { docker.io: mirror.example.com/docker-hub }, refuseLatest: true",
@@ -145,13 +147,13 @@ async fn a_looping_plugin_delays_no_other_request() {
         browser.find("#outcome[aria-busy]").await;
         // While the playground evaluates, the live chains answer, although only one plugin call at a time is allowed.
         for number in 0..5 {
-            let review = pod(&format!("{behaviour}-{number}"), "shop", "web", "nginx:1.29");
+            let review = pod_review(&format!("{behaviour}-{number}"), "shop", "web", "nginx:1.29");
             assert!(server.review("/admit", &review).await.is_allowed());
         }
         browser.find_with("#outcome h2", "failed").await;
         browser.find_with("#outcome table.timeline td code", failure).await;
     }
-    browser.picture("playground-loops").await;
+    browser.save_pictures("playground-loops").await;
     browser.end(&origin).await;
 }
 
@@ -164,7 +166,7 @@ async fn edited_text_in_the_playground_can_be_saved_and_shared() {
     let origin = server.program.admin_url("");
     let url = |path: &str| server.program.admin_url(path);
     browser.open(&url("/playground")).await;
-    browser.edit("definitions", &images()).await;
+    browser.edit("definitions", &images_chain()).await;
     browser.edit("object", POD).await;
     browser.find_with("#outcome h2", "changed").await;
 
@@ -179,23 +181,23 @@ async fn edited_text_in_the_playground_can_be_saved_and_shared() {
         server.directory.path().join("images.yaml"),
     );
     fs::write(&cases, &case).unwrap();
-    fs::write(&chain, images()).unwrap();
-    let tested = test_cases(&chain, &cases).await;
+    fs::write(&chain, images_chain()).unwrap();
+    let tested = run_test_cases(&chain, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
     // The copied link restores the definitions and the object, which are evaluated only when the user asks for it.
     browser.click(".sharing button", "Copy a link").await;
     browser.find_with(".sharing button", "Copied").await;
-    let link = browser.address().await;
+    let link = browser.current_url().await;
     browser.open(&url("/health")).await;
     browser.open(&link).await;
     browser.find_with("#outcome .notice", "This comes from a link").await;
-    assert_eq!(browser.text_of("object").await, POD);
-    assert_eq!(browser.text_of("definitions").await, images());
-    browser.type_in("object", "\n").await;
+    assert_eq!(browser.editor_text("object").await, POD);
+    assert_eq!(browser.editor_text("definitions").await, images_chain());
+    browser.type_into_editor("object", "\n").await;
     let outcome = browser.texts("#outcome h2").await;
     assert_eq!(outcome, Vec::<String>::new());
-    browser.picture("playground-link").await;
+    browser.save_pictures("playground-link").await;
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome h2", "changed").await;
     browser.open(&url("/playground#nonsense")).await;
@@ -217,23 +219,33 @@ async fn an_editor_does_not_trap_the_keyboard() {
     let focused = async || -> String { browser.evaluate("return document.activeElement.id", Vec::new()).await };
     browser.edit("definitions", "").await;
     let (tab, escape, enter, down, shift) = ('\u{e004}', '\u{e00c}', '\u{e007}', '\u{e015}', '\u{e008}');
-    browser.type_in("definitions", format!("spec:{enter}ph")).await;
+    browser.type_into_editor("definitions", format!("spec:{enter}ph")).await;
     browser
         .find_with("#definitions-choices li[aria-selected=true]", "phase")
         .await;
-    browser.type_in("definitions", format!("{tab}V")).await;
+    browser.type_into_editor("definitions", format!("{tab}V")).await;
     browser.find_with("#definitions-choices li", "Validating").await;
-    browser.type_in("definitions", format!("{down}{enter}{enter}")).await;
-    assert_eq!(browser.text_of("definitions").await, "spec:\n  phase: Validating\n  ");
-    browser.type_in("definitions", format!("{tab}a")).await;
+    browser
+        .type_into_editor("definitions", format!("{down}{enter}{enter}"))
+        .await;
     assert_eq!(
-        browser.text_of("definitions").await,
+        browser.editor_text("definitions").await,
+        "spec:\n  phase: Validating\n  "
+    );
+    browser.type_into_editor("definitions", format!("{tab}a")).await;
+    assert_eq!(
+        browser.editor_text("definitions").await,
         "spec:\n  phase: Validating\n    a"
     );
-    browser.type_in("definitions", format!("{shift}{tab}{shift}")).await;
-    assert_eq!(browser.text_of("definitions").await, "spec:\n  phase: Validating\n  a");
+    browser
+        .type_into_editor("definitions", format!("{shift}{tab}{shift}"))
+        .await;
+    assert_eq!(
+        browser.editor_text("definitions").await,
+        "spec:\n  phase: Validating\n  a"
+    );
     assert_eq!(focused().await, "definitions");
-    browser.type_in("definitions", format!("{escape}{tab}")).await;
+    browser.type_into_editor("definitions", format!("{escape}{tab}")).await;
     assert_eq!(focused().await, "object");
     browser.end(&origin).await;
 }
@@ -253,7 +265,7 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
         .unwrap();
     let origin = program.admin_url("");
     browser.open(&program.admin_url("/playground")).await;
-    let example = browser.text_of("object").await;
+    let example = browser.editor_text("object").await;
     assert!(example.starts_with("PUT /v1/services/example\n"), "{example}");
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome td.added", "team: everyone").await;
@@ -271,14 +283,14 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
     browser
         .open(&program.admin_url("/playground?chain=Mutating:services"))
         .await;
-    let last = browser.text_of("object").await;
+    let last = browser.editor_text("object").await;
     assert!(
         last.starts_with("PUT /v1/services/web\n") && last.contains("\"replicas\": 8"),
         "{last}"
     );
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome .notice.bad", "at most 5 replicas").await;
-    browser.picture("playground-rest").await;
+    browser.save_pictures("playground-rest").await;
 
     browser.edit("object", "PUT /v1/others/web\n\n{}").await;
     browser.find_with("#outcome .notice.bad", "no route matches").await;
@@ -287,7 +299,7 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
         .await;
     browser.find_with("#outcome a", "Object, line 4").await;
     assert_eq!(browser.texts(".numbers .marked").await, ["4"]);
-    browser.only_failed_with("422").await;
+    browser.assert_only_failed_with("422").await;
     browser.end(&origin).await;
     program.terminate().unwrap();
     program.wait_for_end().await.unwrap();
@@ -307,8 +319,8 @@ async fn a_request_that_matches_no_chain_is_neither_allowed_nor_denied() {
     browser.find_with("#outcome h2 .badge.plain", "not matched").await;
     browser.find_with("#outcome .notice", "Chain example: ").await;
     browser.find_with("#outcome", "`resources` has pods").await;
-    assert!(browser.all("#outcome .badge.good").await.is_empty());
-    browser.picture("playground-unmatched").await;
+    assert!(browser.find_all("#outcome .badge.good").await.is_empty());
+    browser.save_pictures("playground-unmatched").await;
     browser.end(&origin).await;
 }
 
@@ -331,7 +343,7 @@ spec:
     let server = Server::start("", &(chains() + exception)).await;
     let origin = server.program.admin_url("");
     browser.open(&server.program.admin_url("/playground")).await;
-    browser.edit("definitions", &images()).await;
+    browser.edit("definitions", &images_chain()).await;
     browser.edit("object", POD).await;
     browser
         .find_with("#outcome table.timeline", "let pass by the exception old-images")
@@ -383,6 +395,6 @@ async fn an_editor_colours_its_text_and_marks_only_lines_that_exist() {
     let focused = "return [document.activeElement.id, document.activeElement.selectionStart]";
     let focused: (String, u64) = browser.evaluate(focused, Vec::new()).await;
     assert_eq!(focused, ("object".to_owned(), 10));
-    browser.only_failed_with("422").await;
+    browser.assert_only_failed_with("422").await;
     browser.end(&origin).await;
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, env, fs};
 
 use admittance_tests::repository;
 
-use super::{pod, steering};
+use super::{pod_review, steering};
 use crate::{
     browser::Browser,
     kubernetes::server::Server,
@@ -38,7 +38,7 @@ async fn send_traffic(server: &Server) {
             } else {
                 image
             };
-            let review = pod(&format!("{name}-{number}"), namespace, name, image);
+            let review = pod_review(&format!("{name}-{number}"), namespace, name, image);
             server.post("/admit", &review).await;
         }
     }
@@ -62,7 +62,7 @@ async fn screenshots_of_the_manual_are_current() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    let server = steering::rolling_out().await;
+    let server = steering::server_with_rollout().await;
     let origin = server.program.admin_url("");
     send_traffic(&server).await;
     // The screenshots are for the manual, so the page must not show the paths on this machine. They are replaced by the
@@ -90,11 +90,11 @@ async fn screenshots_of_the_manual_are_current() {
             browser.find_with("#outcome h2", "changed").await;
         }
         browser.replace_texts(&neutral).await;
-        let page_text = browser.text().await;
+        let page_text = browser.page_text().await;
         for private in [env::temp_dir(), repository()] {
             assert!(!page_text.contains(private.to_str().unwrap()), "{name}: {page_text}");
         }
-        browser.picture(&format!("manual-{name}")).await;
+        browser.save_pictures(&format!("manual-{name}")).await;
     }
     browser.end(&origin).await;
 }

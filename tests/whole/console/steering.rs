@@ -3,14 +3,14 @@
 use std::fs;
 
 use super::{
-    pod,
-    sign_in::{self, ADMIN, READER},
+    pod_review,
+    sign_in::{self, ADMIN_TOKEN, READER_TOKEN},
 };
 use crate::{
     browser::Browser,
     kubernetes::server::{Server, certificates},
     scene::source,
-    setting::eventually,
+    setting::wait_until,
 };
 
 const CONFIG: &str = "
@@ -20,7 +20,7 @@ definitions: [chains/]
 ";
 
 /// Returns a chain of one plugin with a candidate. The plugin and the candidate rewrite images to different registries.
-fn images() -> String {
+fn images_chain() -> String {
     let images = source("image-policy");
     format!(
         "# Where images come from.
@@ -55,23 +55,23 @@ spec:
         validations: [{ expression: \"'owner' in object.metadata.labels\", message: who owns it }]
 ";
 
-async fn server(config: &str) -> Server {
+async fn start_server(config: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     fs::create_dir(directory.path().join("chains")).unwrap();
-    fs::write(directory.path().join("chains/images.yaml"), images()).unwrap();
+    fs::write(directory.path().join("chains/images.yaml"), images_chain()).unwrap();
     fs::write(directory.path().join("chains/owners.yaml"), OWNERS).unwrap();
     Server::start_in(directory, config, "").await
 }
 
-pub(super) async fn rolling_out() -> Server {
-    let server = server(CONFIG).await;
+pub(super) async fn server_with_rollout() -> Server {
+    let server = start_server(CONFIG).await;
     let rollout = "        rollout: { steps: [5, 25, 50, 100], by: uid, pause: 1h }\n";
     let file = server.directory.path().join("chains/images.yaml");
-    fs::write(file, images() + rollout).unwrap();
+    fs::write(file, images_chain() + rollout).unwrap();
     server
         .program
-        .until_status("the rollout", |status| status["revision"] == 2)
+        .wait_for_status("the rollout", |status| status["revision"] == 2)
         .await
         .unwrap();
     server
@@ -82,17 +82,21 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    let server = server(CONFIG).await;
+    let server = start_server(CONFIG).await;
     let origin = server.program.admin_url("");
     let url = |path: &str| server.program.admin_url(path);
-    server.three_pods().await;
+    server.send_three_pods().await;
     let compared = |status: &serde_json::Value| {
         let candidate = &status["chains"][0]["stages"][0]["candidate"];
         // For two of the three Pods, the result of the candidate differs from the result of the plugin. One Pod gets a
         // different image. The other Pod is denied by both, but the candidate's message names a different image.
         candidate["different"] == 2 && candidate["same"] == 1
     };
-    server.program.until_status("the comparisons", compared).await.unwrap();
+    server
+        .program
+        .wait_for_status("the comparisons", compared)
+        .await
+        .unwrap();
 
     browser.open(&url("/chains")).await;
     let row = browser
@@ -102,7 +106,7 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
         .await
         .unwrap();
     assert!(row.contains("registry") && row.contains("candidate"), "{row}");
-    browser.picture("chains").await;
+    browser.save_pictures("chains").await;
     browser.click("a", "images").await;
     browser.find_with("h1", "Chain images").await;
     let stage = browser.find("section.stage").await.text().await.unwrap();
@@ -128,20 +132,20 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     browser
         .find_with("details.sample td.added", "other.example.com/hub")
         .await;
-    browser.picture("chain").await;
+    browser.save_pictures("chain").await;
 
     browser.click("a.button", "Promote").await;
     browser.find_with("table.diff td.added", "other.example.com/hub").await;
-    browser.picture("promote").await;
+    browser.save_pictures("promote").await;
     browser.click("button", "Promote").await;
     browser.find_with("h1", "Chain images").await;
-    assert_eq!(browser.all("section.candidate").await.len(), 0);
+    assert_eq!(browser.find_all("section.candidate").await.len(), 0);
     let chain_text = fs::read_to_string(server.directory.path().join("chains/images.yaml")).unwrap();
     assert!(
         chain_text.contains("other.example.com") && !chain_text.contains("candidate"),
         "{chain_text}"
     );
-    let review = pod("after", "shop", "web", "nginx:1.29");
+    let review = pod_review("after", "shop", "web", "nginx:1.29");
     let answer = server.review("/admit", &review).await;
     assert!(answer.patch().unwrap().to_string().contains("other.example.com"));
     browser.end(&origin).await;
@@ -152,14 +156,18 @@ async fn a_rollback_in_the_console_asks_for_confirmation() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    let server = server(CONFIG).await;
+    let server = start_server(CONFIG).await;
     let origin = server.program.admin_url("");
     let url = |path: &str| server.program.admin_url(path);
     let file = server.directory.path().join("chains/images.yaml");
-    fs::write(&file, images().replace("mirror.example.com", "mistake.example.com")).unwrap();
+    fs::write(
+        &file,
+        images_chain().replace("mirror.example.com", "mistake.example.com"),
+    )
+    .unwrap();
     server
         .program
-        .until_status("the change", |status| status["revision"] == 2)
+        .wait_for_status("the change", |status| status["revision"] == 2)
         .await
         .unwrap();
 
@@ -173,11 +181,11 @@ async fn a_rollback_in_the_console_asks_for_confirmation() {
         rows[0].contains("AdmissionChain/images"),
         "what it changed, by name: {rows:?}"
     );
-    browser.picture("history").await;
+    browser.save_pictures("history").await;
     browser.click("th a", "2").await;
     browser.find_with("table.diff td.removed", "mirror.example.com").await;
     browser.find_with("table.diff td.added", "mistake.example.com").await;
-    browser.picture("revision").await;
+    browser.save_pictures("revision").await;
     // Any two revisions can be compared, and each comparison has its own URL.
     browser.open(&url("/history/1?from=2")).await;
     browser.find_with("table.diff td.added", "mirror.example.com").await;
@@ -185,31 +193,31 @@ async fn a_rollback_in_the_console_asks_for_confirmation() {
     browser.click("a.button", "Roll back").await;
     browser.find_with("h1", "Roll back to revision 1").await;
     browser.find_with("table.diff td.added", "mirror.example.com").await;
-    browser.picture("rollback").await;
+    browser.save_pictures("rollback").await;
     browser.click("button", "Roll back").await;
     browser.find_with("h1", "Revision 3").await;
     browser.find_with("dd", "a rollback to 1").await;
     let answer = server
-        .review("/admit", &pod("after", "shop", "web", "nginx:1.29"))
+        .review("/admit", &pod_review("after", "shop", "web", "nginx:1.29"))
         .await;
     assert!(answer.patch().unwrap().to_string().contains("mirror.example.com"));
 
     // While the user has the page that confirms the rollback open, another change goes live.
     browser.open(&url("/history/2/rollback")).await;
-    fs::write(&file, images().replace("mirror.example.com", "third.example.com")).unwrap();
+    fs::write(&file, images_chain().replace("mirror.example.com", "third.example.com")).unwrap();
     server
         .program
-        .until_status("the change", |status| status["revision"] == 4)
+        .wait_for_status("the change", |status| status["revision"] == 4)
         .await
         .unwrap();
     browser.click("button", "Roll back").await;
     browser
         .find_with(".notice.bad", "revision 4 went live in the meantime")
         .await;
-    browser.only_failed_with("409").await;
+    browser.assert_only_failed_with("409").await;
     browser.open(&url("/history/77")).await;
     browser.find_with(".notice.bad", "77").await;
-    browser.errors().await;
+    browser.take_errors().await;
     browser.end(&origin).await;
 }
 
@@ -218,13 +226,13 @@ async fn an_emptied_file_is_reported_and_its_chain_stays_live() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    let server = server(CONFIG).await;
+    let server = start_server(CONFIG).await;
     let origin = server.program.admin_url("");
     let file = server.directory.path().join("chains/owners.yaml");
     for broken_text in ["", "kind: AdmissionChain\nmetadata: {"] {
         fs::write(&file, broken_text).unwrap();
         let is_reported = |status: &serde_json::Value| !status["problem"].is_null();
-        server.program.until_status("the loss", is_reported).await.unwrap();
+        server.program.wait_for_status("the loss", is_reported).await.unwrap();
         for page in ["/live", "/chains", "/history", "/applies", "/playground", "/health"] {
             browser.open(&server.program.admin_url(page)).await;
             browser
@@ -236,9 +244,13 @@ async fn an_emptied_file_is_reported_and_its_chain_stays_live() {
         browser.find_with("table tbody tr", "owners").await;
         fs::write(&file, OWNERS).unwrap();
         let is_settled = |status: &serde_json::Value| status["problem"].is_null();
-        server.program.until_status("the correction", is_settled).await.unwrap();
+        server
+            .program
+            .wait_for_status("the correction", is_settled)
+            .await
+            .unwrap();
     }
-    browser.errors().await;
+    browser.take_errors().await;
     browser.end(&origin).await;
 }
 
@@ -247,36 +259,36 @@ async fn a_stage_can_be_disabled_for_a_limited_time() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    let server = server(CONFIG).await;
+    let server = start_server(CONFIG).await;
     let origin = server.program.admin_url("");
     browser.open(&server.program.admin_url("/chains/Mutating/images")).await;
     browser.click("details.switch summary", "Disable it for a time").await;
     browser.write("input[name=reason]", "incident 4711").await;
-    browser.picture("switch").await;
+    browser.save_pictures("switch").await;
     browser.click("details.switch button", "Disable").await;
     browser.find_with(".notice.warn", "incident 4711").await;
     browser.find_with(".notice.warn", "by loopback").await;
-    assert_eq!(browser.all("section.stage h3 .badge.good").await.len(), 0);
+    assert_eq!(browser.find_all("section.stage h3 .badge.good").await.len(), 0);
     browser
         .find_with(".alert.warn", "Mutating:images/registry is disabled")
         .await;
-    browser.picture("disabled").await;
+    browser.save_pictures("disabled").await;
     for page in ["/", "/chains"] {
         browser.open(&server.program.admin_url(page)).await;
         let row = "table.chains tbody tr:has(a[href='/chains/Mutating/images'])";
         browser.find_with(&format!("{row} .badge.warn"), "disabled").await;
-        assert_eq!(browser.all(&format!("{row} .badge.good")).await.len(), 0, "{page}");
+        assert_eq!(browser.find_all(&format!("{row} .badge.good")).await.len(), 0, "{page}");
     }
     browser.open(&server.program.admin_url("/chains/Mutating/images")).await;
     // The stage is disabled, so it does not deny this Pod.
-    let latest = pod("off", "shop", "web", "nginx");
+    let latest = pod_review("off", "shop", "web", "nginx");
     assert!(server.review("/admit", &latest).await.is_allowed());
     browser.click("button", "Enable it now").await;
     browser
         .find_with("details.switch summary", "Disable it for a time")
         .await;
-    assert_eq!(browser.all(".notice.warn").await.len(), 0);
-    let latest = pod("on", "shop", "web", "nginx");
+    assert_eq!(browser.find_all(".notice.warn").await.len(), 0);
+    let latest = pod_review("on", "shop", "web", "nginx");
     assert!(!server.review("/admit", &latest).await.is_allowed());
 
     browser.click("details.switch summary", "Disable it for a time").await;
@@ -284,12 +296,12 @@ async fn a_stage_can_be_disabled_for_a_limited_time() {
     browser.click("select[name=audit] option", "Audit").await;
     browser.click("details.switch button", "Disable").await;
     browser.find_with(".notice.warn", "only audited").await;
-    let latest = pod("audited", "shop", "web", "nginx");
+    let latest = pod_review("audited", "shop", "web", "nginx");
     assert!(server.review("/admit", &latest).await.is_allowed());
     browser.end(&origin).await;
 }
 
-async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str]) {
+async fn assert_rollout(browser: &Browser, state: &str, share: &str, buttons: &[&str]) {
     browser.find_with("section.candidate h3", state).await;
     let decides = format!("The candidate decides {share} of the requests, by uid");
     browser.find_with("section.candidate p", &decides).await;
@@ -306,32 +318,34 @@ async fn buttons_in_the_console_control_a_rollout() {
         return;
     };
     let rollout = "        rollout: { steps: [50, 100], by: uid, pause: 1h }\n";
-    let server = sign_in::server_with(&(images() + rollout)).await;
+    let server = sign_in::start_server_with_chains(&(images_chain() + rollout)).await;
     let origin = server.program.admin_url("");
     let page = server.program.admin_url("/chains/Mutating/images");
     browser.open(&page).await;
-    sign_in::sign_in(&browser, ADMIN).await;
+    sign_in::sign_in(&browser, ADMIN_TOKEN).await;
     let progressing = ["Begin the next step", "Pause", "Abort"];
-    rollout_is(&browser, "progressing", "50%", &progressing).await;
-    browser.only_failed_with("401").await;
+    assert_rollout(&browser, "progressing", "50%", &progressing).await;
+    browser.assert_only_failed_with("401").await;
     browser.click("button", "Pause").await;
     let paused = ["Begin the next step", "Resume", "Abort"];
-    rollout_is(&browser, "paused", "50%", &paused).await;
+    assert_rollout(&browser, "paused", "50%", &paused).await;
     browser
         .find_with("section.candidate .notice.warn", "paused by token ops")
         .await;
     browser.click("button", "Resume").await;
-    rollout_is(&browser, "progressing", "50%", &progressing).await;
+    assert_rollout(&browser, "progressing", "50%", &progressing).await;
     browser.click("button", "Begin the next step").await;
-    rollout_is(&browser, "progressing", "100%", &progressing).await;
+    assert_rollout(&browser, "progressing", "100%", &progressing).await;
 
     let decided_by = async |uid: &str, host: &str| {
-        let answer = server.review("/admit", &pod(uid, "shop", "web", "nginx:1.29")).await;
+        let answer = server
+            .review("/admit", &pod_review(uid, "shop", "web", "nginx:1.29"))
+            .await;
         let patch = answer.patch().unwrap().to_string();
         assert!(patch.contains(host), "{patch}");
     };
     decided_by("by-candidate", "other.example.com").await;
-    eventually("the decision is counted", async || {
+    wait_until("the decision is counted", async || {
         browser.open(&page).await;
         browser.texts("section.candidate td[data-label=Decided]").await == ["1"]
     })
@@ -339,26 +353,26 @@ async fn buttons_in_the_console_control_a_rollout() {
     browser.find_with("ol.steps li[aria-current] time", "in 5").await;
     let limits = browser.texts("section.candidate td[data-label=Limit]").await;
     assert_eq!(limits, ["5", "5"]);
-    assert_eq!(browser.all("section.candidate td.meter svg").await.len(), 2);
-    browser.picture("rollout").await;
+    assert_eq!(browser.find_all("section.candidate td.meter svg").await.len(), 2);
+    browser.save_pictures("rollout").await;
 
     browser.click("button", "Abort").await;
-    rollout_is(&browser, "aborted", "0%", &["Resume"]).await;
+    assert_rollout(&browser, "aborted", "0%", &["Resume"]).await;
     browser
         .find_with("section.candidate .notice.warn", "aborted by token ops")
         .await;
     decided_by("by-plugin", "mirror.example.com").await;
     browser.click("button", "Resume").await;
-    rollout_is(&browser, "progressing", "50%", &progressing).await;
-    assert_eq!(browser.errors().await, Vec::<String>::new());
+    assert_rollout(&browser, "progressing", "50%", &progressing).await;
+    assert_eq!(browser.take_errors().await, Vec::<String>::new());
 
     // A user with the role `Read` sees the rollout without buttons. A form that is sent anyway is refused.
     browser.click("button", "Sign out").await;
     browser.find_with(".notice.good", "You are signed out").await;
     browser.open(&page).await;
-    sign_in::sign_in(&browser, READER).await;
-    rollout_is(&browser, "progressing", "50%", &[]).await;
-    browser.errors().await;
+    sign_in::sign_in(&browser, READER_TOKEN).await;
+    assert_rollout(&browser, "progressing", "50%", &[]).await;
+    browser.take_errors().await;
     let send = "
         const form = document.querySelector('form[action=\"/sign-out\"]');
         form.action = '/rollout';
@@ -370,9 +384,9 @@ async fn buttons_in_the_console_control_a_rollout() {
         form.submit();";
     browser.evaluate::<()>(send, Vec::new()).await;
     browser.find_with(".notice.bad", "the role Admin is required").await;
-    browser.only_failed_with("403").await;
+    browser.assert_only_failed_with("403").await;
     browser.open(&page).await;
-    rollout_is(&browser, "progressing", "50%", &[]).await;
+    assert_rollout(&browser, "progressing", "50%", &[]).await;
     browser.end(&origin).await;
 }
 
@@ -381,7 +395,7 @@ async fn the_console_lists_the_chains_that_apply_to_a_kind() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    let server = server(CONFIG).await;
+    let server = start_server(CONFIG).await;
     let origin = server.program.admin_url("");
     browser.open(&server.program.admin_url("/applies")).await;
     browser.write("input[name=kind]", "v1/Pod").await;
@@ -399,9 +413,9 @@ async fn the_console_lists_the_chains_that_apply_to_a_kind() {
     );
     let other = browser.find_with("#answer tr", "owners").await.text().await.unwrap();
     assert!(other.contains("`resources` has configmaps"), "{other}");
-    browser.picture("applies").await;
+    browser.save_pictures("applies").await;
     // The filled-in form is in the page's URL, so that the page can be shared as a link.
-    let address = browser.address().await;
+    let address = browser.current_url().await;
     assert!(
         address.contains("kind=v1%2FPod") && address.contains("namespace=kube-system"),
         "{address}"
@@ -418,11 +432,11 @@ async fn the_console_lists_the_chains_that_apply_to_a_kind() {
         .await
         .unwrap();
     assert!(stage.contains("yes"), "{stage}");
-    browser.picture("applies-object").await;
+    browser.save_pictures("applies-object").await;
     browser.edit("object", "a: b: c").await;
     browser.click("button", "What applies?").await;
     browser.find_with(".notice.bad", "Object, line 1").await;
-    browser.only_failed_with("422").await;
+    browser.assert_only_failed_with("422").await;
     browser.end(&origin).await;
 }
 
@@ -432,15 +446,15 @@ async fn a_user_with_the_read_role_sees_no_buttons() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    let server = sign_in::server().await;
+    let server = sign_in::start_server().await;
     let origin = server.program.admin_url("");
     let url = |path: &str| server.program.admin_url(path);
-    server.three_pods().await;
+    server.send_three_pods().await;
     browser.open(&url("/chains")).await;
-    sign_in::sign_in(&browser, READER).await;
+    sign_in::sign_in(&browser, READER_TOKEN).await;
     browser.find_with("h1", "Chains").await;
     // The sign-in page is a reply with 401, which the browser reports as an error.
-    browser.errors().await;
+    browser.take_errors().await;
     for (path, heading) in [
         ("/", "Overview"),
         ("/chains", "Chains"),
@@ -460,7 +474,7 @@ async fn a_user_with_the_read_role_sees_no_buttons() {
         };
         assert_eq!(buttons, expected, "{path}");
     }
-    assert_eq!(browser.errors().await, Vec::<String>::new());
+    assert_eq!(browser.take_errors().await, Vec::<String>::new());
     for path in [
         "/history/1/rollback",
         "/promote?stage=images/registry",
@@ -469,6 +483,6 @@ async fn a_user_with_the_read_role_sees_no_buttons() {
         browser.open(&url(path)).await;
         browser.find_with(".notice.bad", "the role Admin is required").await;
     }
-    browser.errors().await;
+    browser.take_errors().await;
     browser.end(&origin).await;
 }

@@ -32,7 +32,7 @@ impl FollowingCommand {
         Self { child, lines }
     }
 
-    async fn next(&mut self) -> String {
+    async fn next_uid(&mut self) -> String {
         let line = self.lines.next_line().await.unwrap().unwrap();
         let decision: Value = serde_json::from_str(&line).unwrap();
         decision["uid"].as_str().unwrap().to_owned()
@@ -48,12 +48,18 @@ async fn commands_that_follow_decisions_get_new_decisions() {
     let mut refused = FollowingCommand::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
     // Each command first prints the earlier decisions. By then, it is connected to the driver, and will print every new
     // decision. So the test reads these lines of both commands before it sends the next request.
-    assert_eq!((all.next().await, all.next().await), ("a".to_owned(), "b".to_owned()));
-    assert_eq!(refused.next().await, "b");
+    assert_eq!(
+        (all.next_uid().await, all.next_uid().await),
+        ("a".to_owned(), "b".to_owned())
+    );
+    assert_eq!(refused.next_uid().await, "b");
     scene.create("c", "img:2").await;
     scene.create("d", "img:latest").await;
-    assert_eq!((all.next().await, all.next().await), ("c".to_owned(), "d".to_owned()));
-    assert_eq!(refused.next().await, "d");
+    assert_eq!(
+        (all.next_uid().await, all.next_uid().await),
+        ("c".to_owned(), "d".to_owned())
+    );
+    assert_eq!(refused.next_uid().await, "d");
 
     scene.0.program.terminate().unwrap();
     let output = all.child.wait_with_output().await.unwrap();
@@ -63,7 +69,7 @@ async fn commands_that_follow_decisions_get_new_decisions() {
     scene
         .0
         .program
-        .until_logged("the end", |line| line.message().starts_with("stopped"))
+        .wait_for_log("the end", |line| line.message().starts_with("stopped"))
         .await
         .unwrap();
 }
@@ -78,24 +84,27 @@ async fn a_client_that_reconnects_gets_the_decisions_that_it_missed() {
     let id = list["decisions"][0]["id"].to_string();
     let header = format!("Last-Event-ID: {id}\r\n");
     let mut client = EventClient::open(&scene, "/v1/decisions/events", &header).await;
-    assert_eq!(client.until("content-type").await, "content-type: text/event-stream");
+    assert_eq!(
+        client.read_until("content-type").await,
+        "content-type: text/event-stream"
+    );
     for (uid, index) in [("b", 1), ("c", 2)] {
-        assert_eq!(client.until("event").await, "event: decision");
-        let id = client.until("id").await;
+        assert_eq!(client.read_until("event").await, "event: decision");
+        let id = client.read_until("id").await;
         assert_eq!(id, format!("id: {}", list["decisions"][index]["id"]));
-        let data = client.until("data").await;
+        let data = client.read_until("data").await;
         let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
         assert_eq!(data["uid"], uid);
     }
     let mut wrong = EventClient::open(&scene, "/v1/decisions/events", "Last-Event-ID: x\r\n").await;
-    assert!(wrong.until("HTTP").await.contains("400"));
+    assert!(wrong.read_until("HTTP").await.contains("400"));
 }
 
 #[tokio::test]
 async fn a_slow_client_gets_the_number_of_missed_decisions_and_delays_no_other_client() {
     let scene = DecisionsScene::start("decisions: { memory: { count: 10 } }").await;
     let mut slow = EventClient::open(&scene, "/v1/decisions/events", "").await;
-    slow.until("content-type").await;
+    slow.read_until("content-type").await;
     // The next hundred decisions exceed the socket's buffers, so the slow client, which does not read, misses some.
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "false"});
@@ -103,9 +112,9 @@ async fn a_slow_client_gets_the_number_of_missed_decisions_and_delays_no_other_c
     for _ in 0..100 {
         scene.review(&review).await;
     }
-    let missed = slow.until("event: missed").await;
+    let missed = slow.read_until("event: missed").await;
     assert_eq!(missed, "event: missed");
-    let data = slow.until("data").await;
+    let data = slow.read_until("data").await;
     let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
     assert!(data["missed"].as_u64().unwrap() > 0);
     assert_eq!(scene.list_uids(&[]).await.len(), 10);

@@ -147,7 +147,7 @@ async fn a_request_is_replayed_through_the_live_chains() {
     let relaxed_chains = chains().replace("refuseLatest: true", "refuseLatest: false");
     replace(&scene.path("chains.yaml"), relaxed_chains).unwrap();
     let is_live = |status: &Value| status["revision"] == 2;
-    scene.0.program.until_status("the change", is_live).await.unwrap();
+    scene.0.program.wait_for_status("the change", is_live).await.unwrap();
     let different = scene.run_command(&["explain", "bad", "--replay"]).await;
     assert_eq!(different.code, Some(1), "{}", different.stderr);
     for expected in ["different by revision 2", "- denied (403)", "+ changed"] {
@@ -164,7 +164,7 @@ async fn a_request_is_replayed_through_the_live_chains() {
     let webhook = "    - name: remote\n      webhook: { protocol: AdmissionReview, url: \"https://127.0.0.1:1/\" }\n";
     replace(&scene.path("chains.yaml"), chains() + webhook).unwrap();
     let is_live = |status: &Value| status["revision"] == 3;
-    scene.0.program.until_status("the change", is_live).await.unwrap();
+    scene.0.program.wait_for_status("the change", is_live).await.unwrap();
     let refused = scene.run_command(&["explain", "bad", "--replay"]).await;
     assert_eq!(refused.code, Some(2));
     assert!(

@@ -2,12 +2,12 @@ use std::fs;
 
 use tokio::io::AsyncReadExt as _;
 
-use super::scene::{DecisionsScene, EventClient, tokens};
+use super::scene::{DecisionsScene, EventClient, write_tokens};
 
 #[tokio::test]
 async fn users_with_the_read_role_see_decisions_without_values() {
     let directory = tempfile::tempdir().unwrap();
-    let admin = tokens(&directory);
+    let admin = write_tokens(&directory);
     let scene = DecisionsScene::start_in(directory, &admin).await;
     scene.create("a", "img:1").await;
     let explain = async |token: &str| {
@@ -39,14 +39,14 @@ async fn users_with_the_read_role_see_decisions_without_values() {
 #[tokio::test]
 async fn a_stream_of_decisions_ends_when_its_token_is_removed() {
     let directory = tempfile::tempdir().unwrap();
-    let admin = tokens(&directory);
+    let admin = write_tokens(&directory);
     let scene = DecisionsScene::start_in(directory, &admin).await;
     let header = "Authorization: Bearer reader-token-0123456789\r\n";
     let mut client = EventClient::open(&scene, "/v1/decisions/events", header).await;
-    client.until("content-type").await;
+    client.read_until("content-type").await;
     fs::remove_file(scene.path("reader")).unwrap();
-    client.until("event: end").await;
-    assert_eq!(client.until("data").await, "data: unknown token");
+    client.read_until("event: end").await;
+    assert_eq!(client.read_until("data").await, "data: unknown token");
     let mut rest = Vec::new();
     client.0.read_to_end(&mut rest).await.unwrap();
 }

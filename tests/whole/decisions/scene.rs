@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use crate::{
-    kubernetes::server::{POD, ReviewVerdict, Server, certificates, request},
+    kubernetes::server::{POD, ReviewVerdict, Server, certificates, review_request},
     scene::source,
 };
 
@@ -66,7 +66,7 @@ impl DecisionsScene {
     }
 
     pub(super) async fn review(&self, review: &Value) -> ReviewVerdict {
-        let request = request(&self.0.program.url("/admit"), review);
+        let request = review_request(&self.0.program.url("/admit"), review);
         let reply = self.0.client.send(request).await.unwrap();
         ReviewVerdict::parse(review, &reply)
     }
@@ -114,12 +114,12 @@ pub(super) async fn until_lines(path: &Path, count: usize) -> String {
         if text.lines().count() >= count && text.ends_with('\n') {
             return text;
         }
-        tokio::time::sleep(admittance_tests::POLL).await;
+        tokio::time::sleep(admittance_tests::POLL_INTERVAL).await;
     }
 }
 
 /// Writes the files of two tokens for the admin API. Returns the configuration that names them.
-pub(super) fn tokens(directory: &TempDir) -> String {
+pub(super) fn write_tokens(directory: &TempDir) -> String {
     for (name, token) in [
         ("reader", "reader-token-0123456789"),
         ("admin", "admin-token-0123456789"),
@@ -144,7 +144,7 @@ impl EventClient {
         Self(BufReader::new(stream))
     }
 
-    pub(super) async fn until(&mut self, begin: &str) -> String {
+    pub(super) async fn read_until(&mut self, begin: &str) -> String {
         let mut line = String::new();
         loop {
             line.clear();

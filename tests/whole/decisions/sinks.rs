@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::scene::{CONFIG, DecisionsScene, tokens, uids, until_lines};
+use super::scene::{CONFIG, DecisionsScene, uids, until_lines, write_tokens};
 use crate::kubernetes::server::{POD, Server};
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn decisions_on_disk_survive_a_restart() {
     scene
         .0
         .program
-        .until_logged("the end", |line| line.message().starts_with("stopped"))
+        .wait_for_log("the end", |line| line.message().starts_with("stopped"))
         .await
         .unwrap();
     let mode = scene.path("decisions.db").metadata().unwrap().permissions().mode();
@@ -101,7 +101,7 @@ async fn decisions_are_sent_to_a_server_with_the_configured_token() {
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(async move { axum::serve(listener, Router::new().route("/in", take)).await });
     let directory = tempfile::tempdir().unwrap();
-    tokens(&directory);
+    write_tokens(&directory);
     let additions = format!("decisions: {{ http: {{ url: \"http://{address}/in\", tokenFile: reader }} }}");
     let scene = DecisionsScene::start_in(directory, &additions).await;
     scene.create("a", "img:1").await;
@@ -112,7 +112,7 @@ async fn decisions_are_sent_to_a_server_with_the_configured_token() {
             assert_eq!(token, "Bearer reader-token-0123456789");
             break lines;
         }
-        tokio::time::sleep(admittance_tests::POLL).await;
+        tokio::time::sleep(admittance_tests::POLL_INTERVAL).await;
     };
     let decisions: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(uids(&decisions), ["a", "b"]);

@@ -6,23 +6,26 @@ use admittance_tests::Admittance;
 
 use super::{
     blocks,
-    page::{Block, Page, codes, words},
+    page::{Block, Page, code_spans, shell_words},
 };
 
 /// Returns the shell commands in a block as lists of words.
 pub(super) fn commands(block: &Block) -> Vec<Vec<String>> {
     let lines = block.text.lines().filter(|_| block.info == "console");
-    lines.filter_map(|line| line.strip_prefix("$ ")).map(words).collect()
+    lines
+        .filter_map(|line| line.strip_prefix("$ "))
+        .map(shell_words)
+        .collect()
 }
 
-fn flags(help: &str) -> BTreeSet<String> {
+fn flags_in(help: &str) -> BTreeSet<String> {
     help.split(|c: char| c.is_whitespace() || matches!(c, ',' | '\'' | '`' | '[' | ']'))
         .filter(|word| word.starts_with('-') && word.len() > 1)
         .map(str::to_owned)
         .collect()
 }
 
-async fn helps() -> BTreeMap<String, String> {
+async fn command_helps() -> BTreeMap<String, String> {
     let mut helps = BTreeMap::new();
     let all = Admittance::run(["--help"]).await.unwrap().stdout;
     // In the output of `--help`, a line about a command is indented by two spaces. The headings between commands are
@@ -55,8 +58,8 @@ async fn helps() -> BTreeMap<String, String> {
 
 #[tokio::test]
 async fn commands_and_flags_on_the_pages_exist() {
-    let helps = helps().await;
-    let all: BTreeSet<String> = helps.values().flat_map(|help| flags(help)).collect();
+    let helps = command_helps().await;
+    let all: BTreeSet<String> = helps.values().flat_map(|help| flags_in(help)).collect();
     let check = |location: &str, command: &[String]| {
         let Some((program, arguments)) = command.split_first().filter(|(program, _)| *program == "admittance") else {
             return;
@@ -78,7 +81,7 @@ async fn commands_and_flags_on_the_pages_exist() {
         assert!(help.is_some(), "{location}: `{program} {subcommand}` does not exist");
         for flag in arguments.iter().filter(|word| word.starts_with('-')) {
             assert!(
-                flags(help.unwrap()).contains(flag),
+                flags_in(help.unwrap()).contains(flag),
                 "{location}: `{subcommand}` has no {flag}"
             );
         }
@@ -88,10 +91,10 @@ async fn commands_and_flags_on_the_pages_exist() {
             check(&block.to_string(), &command);
         }
     }
-    for page in Page::all() {
+    for page in Page::read_all() {
         for (line, code) in page.codes() {
             let location = format!("{}:{line}", page.path.display());
-            check(&location, &words(code));
+            check(&location, &shell_words(code));
             // A flag in the middle of a code span may belong to another program's command.
             let is_flag = |word: &&str| word.starts_with("--") && *word != "---";
             if let Some(flag) = code.split(' ').next().filter(is_flag) {
@@ -103,7 +106,7 @@ async fn commands_and_flags_on_the_pages_exist() {
 
 #[tokio::test]
 async fn flags_and_variables_of_serve_are_documented() {
-    let helps = helps().await;
+    let helps = command_helps().await;
     let variables = |help: &str| -> BTreeSet<String> {
         let rest = help.split("[env: ").skip(1);
         rest.filter_map(|rest| rest.split_once('='))
@@ -114,12 +117,12 @@ async fn flags_and_variables_of_serve_are_documented() {
     let documented_names: BTreeSet<String> = page
         .rows("Flags and environment variables")
         .iter()
-        .flat_map(|row| [codes(row[0]), codes(row[1])].concat())
+        .flat_map(|row| [code_spans(row[0]), code_spans(row[1])].concat())
         .filter(|code| code.starts_with("--") || code.starts_with("ADMITTANCE_"))
         .map(str::to_owned)
         .collect();
     let serve = &helps["serve"];
-    let mut actual_names = flags(serve);
+    let mut actual_names = flags_in(serve);
     actual_names.retain(|flag| flag.starts_with("--") && !["--help", "--version"].contains(&flag.as_str()));
     actual_names.extend(variables(serve));
     assert_eq!(documented_names, actual_names);
@@ -129,7 +132,7 @@ async fn flags_and_variables_of_serve_are_documented() {
     // `ADMITTANCE_PLUGINS` has no flag either. It names the directory of stock plugins, which is the same for all
     // commands of an installation.
     all.insert("ADMITTANCE_PLUGINS".to_owned());
-    for page in Page::all() {
+    for page in Page::read_all() {
         let names = page.text.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));
         for name in names.filter(|word| word.starts_with("ADMITTANCE_")) {
             assert!(all.contains(name), "{}: there is no {name}", page.path.display());

@@ -4,11 +4,11 @@ use admittance::definitions::{ChainDefinition, load_text};
 use admittance_tests::{Admittance, Artifacts};
 use serde_json::Value;
 
-use super::{blocks, commands::commands, configuration, page::Page, tested_with};
+use super::{blocks, commands::commands, page::Page, read_configuration, test_plugin};
 use crate::scene::store;
 
 /// The info strings that code blocks may have. Without one, rustdoc would compile a block as Rust.
-const INFOS: [&str; 16] = [
+const INFO_STRINGS: [&str; 16] = [
     "yaml",
     "yaml fragment",
     // A code block with test cases, all of which must pass. If a test case contains `target: http`, it is for the
@@ -38,7 +38,7 @@ upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
 /// (part of a warning about an example on the pages, reason why the example is right nevertheless)
-const WARNED: [(&str, &str); 3] = [
+const EXPECTED_WARNINGS: [(&str, &str); 3] = [
     ("undefined field 'sizes'", "the page shows this warning"),
     ("has no field \"securityContxt\"", "the page shows this warning"),
     (
@@ -50,7 +50,7 @@ const WARNED: [(&str, &str); 3] = [
 #[test]
 fn every_code_block_has_a_known_info_string() {
     for block in blocks() {
-        assert!(INFOS.contains(&block.info.as_str()), "{block}: `{}`", block.info);
+        assert!(INFO_STRINGS.contains(&block.info.as_str()), "{block}: `{}`", block.info);
     }
 }
 
@@ -91,13 +91,13 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
                 })
                 .err()
         } else {
-            configuration(&block.text, folder.path()).err()
+            read_configuration(&block.text, folder.path()).err()
         };
         assert!(mistakes.is_none(), "{block}: {}", mistakes.unwrap());
         example_count += 1;
     }
     assert!(example_count > 5, "the pages have examples");
-    for (part, why) in WARNED {
+    for (part, why) in EXPECTED_WARNINGS {
         let before = warnings.len();
         warnings.retain(|warning| !warning.contains(part));
         assert!(warnings.len() < before, "{part} ({why}) is not warned of");
@@ -146,7 +146,7 @@ async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
                 .filter(|line| !keys.iter().any(|key| line.starts_with(key)))
                 .filter(|line| !(has_no_upstream && line.starts_with("upstream:")));
             let config_text: String = rest.chain(block.text.lines()).map(|line| format!("{line}\n")).collect();
-            configuration(&config_text, folder.path()).err()
+            read_configuration(&config_text, folder.path()).err()
         };
         assert!(mistakes.is_none(), "{block}: {}", mistakes.unwrap());
     }
@@ -225,7 +225,7 @@ async fn test_cases_in_the_documentation_pass() {
         let plugin = artifacts.component(plugin).unwrap();
         let file = folder.path().join("cases.yaml");
         std::fs::write(&file, &block.text).unwrap();
-        let run = tested_with(&plugin, &file).await;
+        let run = test_plugin(&plugin, &file).await;
         assert_eq!(run.code, Some(0), "{block}: {}{}", run.stdout, run.stderr);
         tested += 1;
     }

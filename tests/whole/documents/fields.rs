@@ -7,29 +7,29 @@ use admittance::definitions::{Mistakes, load_text};
 use admittance_tests::{Admittance, Artifacts};
 use serde_json::Value;
 
-use super::{configuration, page::Page, tested_with};
+use super::{page::Page, read_configuration, test_plugin};
 
 /// A name that resembles no field, so that the program lists all known fields instead of suggesting one.
-const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
+const UNKNOWN_FIELD: &str = "qqqqqqqqqqqqqqqqqqqq";
 
 /// Finds the path of each field that a JSON schema describes, such as `spec.stages`, and adds it to `paths`. `node` is
 /// the part of the schema in which to look, and `prefix` is the path of this part.
-fn properties(schema: &Value, node: &Value, prefix: &str, paths: &mut BTreeSet<String>) {
+fn collect_field_paths(schema: &Value, node: &Value, prefix: &str, paths: &mut BTreeSet<String>) {
     let node = match node["$ref"].as_str() {
         Some(reference) => schema.pointer(reference.trim_start_matches('#')).unwrap(),
         None => node,
     };
     for (name, property) in node["properties"].as_object().into_iter().flatten() {
         paths.insert(format!("{prefix}{name}"));
-        properties(schema, property, &format!("{prefix}{name}."), paths);
+        collect_field_paths(schema, property, &format!("{prefix}{name}."), paths);
     }
     if node["items"].is_object() {
-        properties(schema, &node["items"], prefix, paths);
+        collect_field_paths(schema, &node["items"], prefix, paths);
     }
     // `additionalProperties` describes the values of a map whose keys are arbitrary. In the path of a field, `*` stands
     // for such a key.
     if node["additionalProperties"].is_object() {
-        properties(schema, &node["additionalProperties"], &format!("{prefix}*."), paths);
+        collect_field_paths(schema, &node["additionalProperties"], &format!("{prefix}*."), paths);
     }
     for choice in node["anyOf"]
         .as_array()
@@ -37,15 +37,15 @@ fn properties(schema: &Value, node: &Value, prefix: &str, paths: &mut BTreeSet<S
         .chain(node["oneOf"].as_array())
         .flatten()
     {
-        properties(schema, choice, prefix, paths);
+        collect_field_paths(schema, choice, prefix, paths);
     }
 }
 
-async fn schema_of(document: &str) -> BTreeSet<String> {
+async fn schema_fields(document: &str) -> BTreeSet<String> {
     let schema_output = Admittance::run(["schema", document]).await.unwrap();
     let schema: Value = serde_json::from_str(&schema_output.stdout).unwrap();
     let mut paths = BTreeSet::new();
-    properties(&schema, &schema, "", &mut paths);
+    collect_field_paths(&schema, &schema, "", &mut paths);
     paths
 }
 
@@ -54,7 +54,7 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
 /// the names that the error message suggests.
 fn accepted_fields(sections: &[(&str, &str)], suggest_fields: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = sections.iter().flat_map(|(prefix, text)| {
-        let names = suggest_fields(&with_unknown(text)).into_iter();
+        let names = suggest_fields(&with_unknown_field(text)).into_iter();
         names.map(move |name| format!("{prefix}{name}"))
     });
     fields.collect()
@@ -84,16 +84,16 @@ async fn fields_of_test_cases_are_documented_and_in_the_schema() {
     ];
     for (_, text) in sections {
         let file = folder.path().join("cases.yaml");
-        std::fs::write(&file, with_unknown(text)).unwrap();
-        let run = tested_with(&plugin, &file).await;
+        std::fs::write(&file, with_unknown_field(text)).unwrap();
+        let run = test_plugin(&plugin, &file).await;
         assert_eq!(run.code, Some(2), "{text}: {}", run.stdout);
-        let line = run.stderr.lines().find(|line| line.contains(UNKNOWN)).unwrap();
+        let line = run.stderr.lines().find(|line| line.contains(UNKNOWN_FIELD)).unwrap();
         let (_, fields) = line.split_once("known here: ").unwrap();
         let fields = fields.split(", ").map(str::to_owned);
-        suggestions.insert(with_unknown(text), fields.collect::<Vec<_>>());
+        suggestions.insert(with_unknown_field(text), fields.collect::<Vec<_>>());
     }
     let program_fields = accepted_fields(&sections, |text| suggestions[text].clone());
-    let mut schema = schema_of("test").await;
+    let mut schema = schema_fields("test").await;
     schema.retain(|field| !field.starts_with("cases.allow.") && !field.starts_with("cases.http."));
     assert_eq!(schema, program_fields);
 
@@ -102,10 +102,10 @@ async fn fields_of_test_cases_are_documented_and_in_the_schema() {
         let names = page.first_column(heading).into_iter();
         names.map(|name| format!("{prefix}{name}")).collect()
     };
-    let in_case = |field: &&String| field.starts_with("cases.");
+    let is_in_case = |field: &&String| field.starts_with("cases.");
     let file_fields: BTreeSet<String> = program_fields
         .iter()
-        .filter(|field| !in_case(field) && !field.starts_with("allow.") && !field.starts_with("http."))
+        .filter(|field| !is_in_case(field) && !field.starts_with("allow.") && !field.starts_with("http."))
         .cloned()
         .collect();
     assert_eq!(documented_names("A file of cases", ""), file_fields);
@@ -235,7 +235,7 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         let text = format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
         known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
-    let mut schema = schema_of("chain").await;
+    let mut schema = schema_fields("chain").await;
     // No document in `texts` has a `?` inside a `namespaceSelector`, so `program_fields` does not contain the fields of
     // a `namespaceSelector`. These fields are removed from the schema as well.
     schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
@@ -255,23 +255,27 @@ async fn the_schema_of_exceptions_has_the_fields_that_the_program_reads() {
         let text = format!("{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionException, {text} }}");
         known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
-    assert_eq!(schema_of("exception").await, program_fields);
+    assert_eq!(schema_fields("exception").await, program_fields);
 }
 
 fn known_fields(mistakes: &Mistakes) -> Vec<String> {
-    let unknown = mistakes.iter().find(|mistake| mistake.path.ends_with(UNKNOWN)).unwrap();
-    let fields = unknown.fix.strip_prefix("known here: ").unwrap();
+    let unknown_field = mistakes
+        .iter()
+        .find(|mistake| mistake.path.ends_with(UNKNOWN_FIELD))
+        .unwrap();
+    let fields = unknown_field.fix.strip_prefix("known here: ").unwrap();
     fields.split(", ").map(str::to_owned).collect()
 }
 
-fn with_unknown(text: &str) -> String {
-    text.replace('?', &format!("{UNKNOWN}: 1"))
+fn with_unknown_field(text: &str) -> String {
+    text.replace('?', &format!("{UNKNOWN_FIELD}: 1"))
 }
 
 #[tokio::test]
 async fn keys_of_the_configuration_are_documented() {
     let folder = tempfile::tempdir().unwrap();
-    let suggest_fields = |text: &str| known_fields(&configuration(&with_unknown(text), folder.path()).unwrap_err());
+    let suggest_fields =
+        |text: &str| known_fields(&read_configuration(&with_unknown_field(text), folder.path()).unwrap_err());
     let mut keys = BTreeSet::new();
     let sections = [
         ("", "{ ? }"),
@@ -344,10 +348,10 @@ async fn keys_of_the_configuration_are_documented() {
         .map(str::to_owned)
         .collect();
     assert_eq!(documented_keys, keys);
-    let schema = schema_of("config").await;
+    let schema = schema_fields("config").await;
     for key in documented_keys {
-        let flat = key.replace("[]", "");
-        let key = flat.split(".<").next().unwrap();
+        let key_without_brackets = key.replace("[]", "");
+        let key = key_without_brackets.split(".<").next().unwrap();
         assert!(schema.contains(key), "{key} is in the schema");
     }
 
@@ -438,9 +442,9 @@ async fn keys_of_the_configuration_are_documented() {
 
 #[test]
 fn fields_of_definitions_are_documented() {
-    const NATIVE: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, ";
-    const EXCEPTION: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionException, ";
-    const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
+    const CHAIN_HEAD: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, ";
+    const EXCEPTION_HEAD: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionException, ";
+    const BCS_HEAD: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
     let pages = ["", "-requests", "-plugins", "-expressions", "-webhooks"]
         .map(|part| Page::read(&format!("docs/definitions{part}.md")));
     // Each row is (heading on the page, parts of the document that the section is about).
@@ -450,19 +454,19 @@ fn fields_of_definitions_are_documented() {
         (
             "AdmissionChain",
             &[
-                ("metadata.", NATIVE, "metadata: { ? } }", &[][..]),
-                ("spec.", NATIVE, "spec: { ? } }", &[]),
-                ("stages[].", NATIVE, "spec: { stages: [ { ? } ] } }", &[]),
+                ("metadata.", CHAIN_HEAD, "metadata: { ? } }", &[][..]),
+                ("spec.", CHAIN_HEAD, "spec: { ? } }", &[]),
+                ("stages[].", CHAIN_HEAD, "spec: { stages: [ { ? } ] } }", &[]),
             ][..],
         ),
-        ("Rules", &[("", NATIVE, "spec: { rules: [ { ? } ] } }", &[])]),
+        ("Rules", &[("", CHAIN_HEAD, "spec: { rules: [ { ? } ] } }", &[])]),
         (
             "Plugin",
             &[
-                ("", NATIVE, "spec: { stages: [ { plugin: { ? } } ] } }", &["allow"]),
+                ("", CHAIN_HEAD, "spec: { stages: [ { plugin: { ? } } ] } }", &["allow"]),
                 (
                     "allow.",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { plugin: { allow: { ? } } } ] } }",
                     &[],
                 ),
@@ -472,7 +476,7 @@ fn fields_of_definitions_are_documented() {
             "Candidate",
             &[(
                 "",
-                NATIVE,
+                CHAIN_HEAD,
                 "spec: { stages: [ { plugin: {}, candidate: { ? } } ] } }",
                 &[],
             )],
@@ -482,13 +486,13 @@ fn fields_of_definitions_are_documented() {
             &[
                 (
                     "",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { plugin: {}, candidate: { rollout: { ? } } } ] } }",
                     &["abortOn"],
                 ),
                 (
                     "abortOn.",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { plugin: {}, candidate: { rollout: { abortOn: { ? } } } } ] } }",
                     &[],
                 ),
@@ -497,10 +501,15 @@ fn fields_of_definitions_are_documented() {
         (
             "Webhook",
             &[
-                ("", NATIVE, "spec: { stages: [ { webhook: { ? } } ] } }", &["service"]),
+                (
+                    "",
+                    CHAIN_HEAD,
+                    "spec: { stages: [ { webhook: { ? } } ] } }",
+                    &["service"],
+                ),
                 (
                     "service.",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { webhook: { service: { ? } } } ] } }",
                     &[],
                 ),
@@ -511,43 +520,43 @@ fn fields_of_definitions_are_documented() {
             &[
                 (
                     "",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { cel: { ? } } ] } }",
                     &["variables", "validations", "auditAnnotations", "mutations"],
                 ),
                 (
                     "variables[].",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { cel: { variables: [ { ? } ] } } ] } }",
                     &[],
                 ),
                 (
                     "validations[].",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { cel: { validations: [ { ? } ] } } ] } }",
                     &[],
                 ),
                 (
                     "auditAnnotations[].",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { cel: { auditAnnotations: [ { ? } ] } } ] } }",
                     &[],
                 ),
                 (
                     "mutations[].",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { cel: { mutations: [ { ? } ] } } ] } }",
                     &["applyConfiguration", "jsonPatch"],
                 ),
                 (
                     "mutations[].applyConfiguration.",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { cel: { mutations: [ { patchType: ApplyConfiguration, applyConfiguration: { ? } } ] } } ] } }",
                     &[],
                 ),
                 (
                     "mutations[].jsonPatch.",
-                    NATIVE,
+                    CHAIN_HEAD,
                     "spec: { stages: [ { cel: { mutations: [ { patchType: JSONPatch, jsonPatch: { ? } } ] } } ] } }",
                     &[],
                 ),
@@ -556,24 +565,24 @@ fn fields_of_definitions_are_documented() {
         (
             "AdmissionException",
             &[
-                ("metadata.", EXCEPTION, "metadata: { ? } }", &[]),
-                ("spec.", EXCEPTION, "spec: { ? } }", &[]),
+                ("metadata.", EXCEPTION_HEAD, "metadata: { ? } }", &[]),
+                ("spec.", EXCEPTION_HEAD, "spec: { ? } }", &[]),
             ],
         ),
         (
             "BCS admissionwebhook",
             &[
-                ("", BCS, "? }", &["metadata", "resourcesRef"]),
-                ("resourcesRef.", BCS, "resourcesRef: { ? } }", &[]),
+                ("", BCS_HEAD, "? }", &["metadata", "resourcesRef"]),
+                ("resourcesRef.", BCS_HEAD, "resourcesRef: { ? } }", &[]),
                 (
                     "admissionWebhooks[].",
-                    BCS,
+                    BCS_HEAD,
                     "admissionWebhooks: [ { ? } ] }",
                     &["clientConfig"],
                 ),
                 (
                     "admissionWebhooks[].clientConfig.",
-                    BCS,
+                    BCS_HEAD,
                     "admissionWebhooks: [ { clientConfig: { ? } } ] }",
                     &[],
                 ),
@@ -582,7 +591,7 @@ fn fields_of_definitions_are_documented() {
     ] {
         let mut fields = BTreeSet::new();
         for (prefix, start, rest, not_listed) in parts {
-            let mistakes = load_text("a.yaml", &with_unknown(&format!("{start}{rest}"))).unwrap_err();
+            let mistakes = load_text("a.yaml", &with_unknown_field(&format!("{start}{rest}"))).unwrap_err();
             let suggested_fields = known_fields(&mistakes)
                 .into_iter()
                 .filter(|field| !not_listed.contains(&field.as_str()));

@@ -6,7 +6,7 @@ use admittance::admission::FailureKind;
 use admittance_sdk::testing;
 use serde_json::Value;
 
-use super::page::{Page, codes};
+use super::page::{Page, code_spans};
 
 #[test]
 fn every_metric_is_documented() {
@@ -28,9 +28,9 @@ fn every_metric_is_documented() {
         // is lost when the row is split. Then `row[2]` is the fourth cell, with a `|` at its start.
         let labels = Some(row[2])
             .filter(|cell| !cell.starts_with('|'))
-            .map(codes)
+            .map(code_spans)
             .unwrap_or_default();
-        Some((*codes(row[0]).first()?, row[1].to_owned(), labels))
+        Some((*code_spans(row[0]).first()?, row[1].to_owned(), labels))
     });
     assert_eq!(documented_metrics.collect::<BTreeSet<_>>(), declared);
 }

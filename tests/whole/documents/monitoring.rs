@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use self::promql::{PromqlExpression, Selector};
-use super::page::{Page, codes};
+use super::page::{Page, code_spans};
 use crate::scene::{ProgramScene, application};
 
 const FOLDER: &str = "docs/examples/monitoring";
 
 /// The labels that Prometheus itself adds to every series.
-const OF_TARGET: [&str; 2] = ["instance", "job"];
+const TARGET_LABELS: [&str; 2] = ["instance", "job"];
 
 struct ListedMetric {
     is_histogram: bool,
@@ -34,7 +34,7 @@ fn read_documented_metrics() -> BTreeMap<String, ListedMetric> {
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let metrics = rows.filter_map(|row| {
-        let name = codes(row[0]).first().map(|name| (*name).to_owned())?;
+        let name = code_spans(row[0]).first().map(|name| (*name).to_owned())?;
         // A row has four cells: name, type, labels and meaning. If a metric has no labels, the third cell is empty and
         // is lost when the row is split. Then the row has only three cells.
         let (labels, meaning) = match row.as_slice() {
@@ -43,8 +43,8 @@ fn read_documented_metrics() -> BTreeMap<String, ListedMetric> {
         };
         let metric = ListedMetric {
             is_histogram: row[1] == "histogram",
-            labels: owned(codes(labels)),
-            values: owned(codes(meaning)),
+            labels: owned(code_spans(labels)),
+            values: owned(code_spans(meaning)),
         };
         Some((name, metric))
     });
@@ -134,7 +134,7 @@ fn dashboards_and_alerts_use_metrics_and_labels_that_exist() {
     for shown_expression in rule_expressions().into_iter().chain(dashboard_expressions()) {
         let expression = PromqlExpression::parse(&shown_expression.expression);
         assert!(!expression.selectors.is_empty(), "{}", shown_expression.location);
-        let mut available_labels: BTreeSet<String> = OF_TARGET.map(str::to_owned).into();
+        let mut available_labels: BTreeSet<String> = TARGET_LABELS.map(str::to_owned).into();
         for Selector { name, matchers } in &expression.selectors {
             if name.starts_with("process_") && metrics.contains(&format!("`{name}`")) {
                 continue;
@@ -153,7 +153,7 @@ fn dashboards_and_alerts_use_metrics_and_labels_that_exist() {
             available_labels.extend(metric.labels.iter().cloned());
             available_labels.extend(name.ends_with("_bucket").then(|| "le".to_owned()));
             for (label, value) in matchers {
-                let is_of_target = OF_TARGET.contains(&label.as_str());
+                let is_of_target = TARGET_LABELS.contains(&label.as_str());
                 if !is_of_target && !metric.labels.contains(label) {
                     problems.push(format!("{}: {name} has no label {label}", shown_expression.location));
                 }
@@ -202,7 +202,7 @@ spec:
       webhook: { url: \"http://127.0.0.1:1/\", protocol: BcsResource }
       failurePolicy: Ignore
 ";
-    let scene = ProgramScene::bcs(chains).await;
+    let scene = ProgramScene::start_bcs(chains).await;
     for (name, status) in [("good", 200), ("bad", 400)] {
         let reply = scene.create(&application("shop", name, "nginx:1.29")).await;
         assert_eq!(reply.status, status, "{}", reply.text());

@@ -37,7 +37,7 @@ impl Page {
     }
 
     /// Returns the README and all pages below `docs`.
-    pub(super) fn all() -> Vec<Self> {
+    pub(super) fn read_all() -> Vec<Self> {
         let mut pages = vec![Self::read("README.md")];
         let mut folders = vec![PathBuf::from("docs")];
         while let Some(folder) = folders.pop() {
@@ -141,20 +141,23 @@ impl Page {
 
     /// Returns the page's code spans (`like this`) outside of fenced blocks, each with its line number.
     pub(super) fn codes(&self) -> Vec<(usize, &str)> {
-        let line_codes = |(number, line)| codes(line).into_iter().map(move |code| (number, code));
+        let line_codes = |(number, line)| code_spans(line).into_iter().map(move |code| (number, code));
         self.prose().into_iter().flat_map(line_codes).collect()
     }
 
     /// Returns the code spans in the first column of the tables under a heading, up to the next heading.
     pub(super) fn first_column(&self, heading: &str) -> Vec<&str> {
-        self.rows(heading).into_iter().flat_map(|row| codes(row[0])).collect()
+        self.rows(heading)
+            .into_iter()
+            .flat_map(|row| code_spans(row[0]))
+            .collect()
     }
 
     /// Returns the code spans in the first column of the tables under a heading and its subheadings.
     pub(super) fn first_column_with_subsections(&self, heading: &str) -> Vec<&str> {
         self.rows_until(heading, |level, other| other <= level)
             .into_iter()
-            .flat_map(|row| codes(row[0]))
+            .flat_map(|row| code_spans(row[0]))
             .collect()
     }
 
@@ -186,12 +189,12 @@ impl Page {
     }
 }
 
-pub(super) fn codes(line: &str) -> Vec<&str> {
+pub(super) fn code_spans(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
 
 /// Splits a shell command into words, as far as the examples on the pages use the shell's syntax.
-pub(super) fn words(line: &str) -> Vec<String> {
+pub(super) fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut quote = None;
@@ -207,7 +210,7 @@ pub(super) fn words(line: &str) -> Vec<String> {
     words
 }
 
-pub(super) fn resolve(page: &Path, target: &str) -> PathBuf {
+pub(super) fn resolve_link(page: &Path, target: &str) -> PathBuf {
     let folder = page.parent().unwrap_or(Path::new(""));
     repository().join(folder).join(target)
 }

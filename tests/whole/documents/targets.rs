@@ -8,11 +8,11 @@ use std::{
 
 use admittance_tests::repository;
 
-fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
+fn collect_source_files(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.ends_with("tests") {
-            sources(&path, files);
+            collect_source_files(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
             files.push(path);
         }
@@ -20,7 +20,7 @@ fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
 }
 
 /// Returns the default log target of events in a source file below `host`: the path of the file's module.
-fn module(path: &Path) -> String {
+fn module_target(path: &Path) -> String {
     let path = path.strip_prefix(repository().join("host")).unwrap();
     let mut names: Vec<_> = path
         .with_extension("")
@@ -37,10 +37,10 @@ fn module(path: &Path) -> String {
 }
 
 /// Returns the log targets of all events in the source files of the host.
-fn targets() -> BTreeSet<String> {
+fn source_targets() -> BTreeSet<String> {
     let mut files = Vec::new();
     for name in fs::read_dir(repository().join("host")).unwrap() {
-        sources(&name.unwrap().path().join("src"), &mut files);
+        collect_source_files(&name.unwrap().path().join("src"), &mut files);
     }
     let mut targets = BTreeSet::new();
     for file in files {
@@ -58,7 +58,7 @@ fn targets() -> BTreeSet<String> {
                 .strip_prefix("target: ")
                 .and_then(|rest| rest.split([',', ')']).next());
             targets.insert(match target_argument {
-                None => module(&file),
+                None => module_target(&file),
                 // For log lines of plugins, the target is not a string in the source but the constant `TARGET`.
                 Some("TARGET") => "admittance::plugin".to_owned(),
                 Some(target) => target.trim_matches('"').to_owned(),
@@ -75,7 +75,7 @@ fn every_log_target_is_documented() {
     let (table, _) = table.split_once("\n\n").unwrap();
     let cells = table.lines().map(|line| line.split('|').nth(1).unwrap());
     let documented_targets: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
-    let targets = targets();
+    let targets = source_targets();
     let covers = |row: &str, target: &str| {
         let rest = target.strip_prefix(row);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))

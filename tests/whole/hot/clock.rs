@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::scene::Hot;
+use super::scene::HotScene;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -19,7 +19,7 @@ async fn a_change_is_detected_regardless_of_file_times() {
         ("in 1970", |_| SystemTime::UNIX_EPOCH),
         ("now", |now| now),
     ];
-    let hot = Hot::new().await;
+    let hot = HotScene::new().await;
     let program = hot.start().await;
     let mut version = 1;
     for (name, time) in table {
@@ -27,17 +27,17 @@ async fn a_change_is_detected_regardless_of_file_times() {
         for in_place in [false, true] {
             version += 1;
             let path = if in_place {
-                hot.module()
+                hot.module_path()
             } else {
                 hot.path("modules/new")
             };
             let mut file = File::create(&path).unwrap();
-            file.write_all(&hot.bytes(version)).unwrap();
+            file.write_all(&hot.module_bytes(version)).unwrap();
             file.set_times(FileTimes::new().set_modified(time).set_accessed(time))
                 .unwrap();
             drop(file);
             if !in_place {
-                fs::rename(path, hot.module()).unwrap();
+                fs::rename(path, hot.module_path()).unwrap();
             }
             hot.until_version(&program, name, version).await;
         }
@@ -47,12 +47,12 @@ async fn a_change_is_detected_regardless_of_file_times() {
 /// The module's content changes, but its file keeps its size and its modification time.
 #[tokio::test]
 async fn a_change_that_keeps_file_size_and_time_is_detected() {
-    let hot = Hot::new().await;
+    let hot = HotScene::new().await;
     let program = hot.start().await;
-    let time = fs::metadata(hot.module()).unwrap().modified().unwrap();
+    let time = fs::metadata(hot.module_path()).unwrap().modified().unwrap();
     for version in 2..5 {
-        let mut file = File::create(hot.module()).unwrap();
-        file.write_all(&hot.bytes(version)).unwrap();
+        let mut file = File::create(hot.module_path()).unwrap();
+        file.write_all(&hot.module_bytes(version)).unwrap();
         file.set_times(FileTimes::new().set_modified(time)).unwrap();
         drop(file);
         hot.until_version(&program, "the same size and time", version).await;

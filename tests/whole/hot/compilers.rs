@@ -6,7 +6,7 @@ use admittance_tests::modules;
 use http::StatusCode;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::scene::{Hot, chain};
+use super::scene::{HotScene, chain};
 
 /// Processes that are stopped until this is dropped.
 struct StoppedProcesses(Vec<Pid>);
@@ -34,9 +34,9 @@ impl Drop for StoppedProcesses {
 /// before the other changes on any machine.
 #[tokio::test]
 async fn changes_without_compilation_do_not_wait_for_a_compiler() {
-    let hot = Hot::new().await;
+    let hot = HotScene::new().await;
     let program = hot.start().await;
-    let slow = modules::slow_within_limits().unwrap();
+    let slow = modules::slow_module_within_limits().unwrap();
     let applied = [b'a', b'b'].map(|name| {
         let letter = char::from(name);
         let path = hot.path(&format!("modules/{letter}.wasm"));
@@ -54,17 +54,17 @@ async fn changes_without_compilation_do_not_wait_for_a_compiler() {
     };
     let beside = async {
         let both_turns = async || program.children().unwrap().len() == 2;
-        hot.until(&program, "two compilers", both_turns).await;
+        hot.wait_until(&program, "two compilers", both_turns).await;
         let compilers = program.children().unwrap();
         let _stopped = StoppedProcesses::stop(&compilers);
 
-        let other = chain("other", &hot.plugin("{ name: stage }"));
+        let other = chain("other", &hot.plugin_fields("{ name: stage }"));
         let reply = hot.post(&program, "/v1/definitions", &other).await;
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
         hot.roll_back(&program, 1).await;
 
         assert_eq!(program.children().unwrap(), compilers, "they still run");
-        assert_eq!(hot.version(&program).await, Some(1));
+        assert_eq!(hot.fetch_version(&program).await, Some(1));
     };
     tokio::select! {
         (a, b) = compiling => panic!("it is too soon: {} {}", a.text(), b.text()),

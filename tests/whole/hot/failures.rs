@@ -5,18 +5,18 @@ use std::fs;
 
 use admittance_tests::{Admittance, replace};
 
-use super::scene::{Hot, chain, mistakes};
+use super::scene::{HotScene, chain, mistakes_text};
 use crate::scene::source;
 
 struct FailureRow {
     name: &'static str,
-    break_it: fn(&Hot),
+    break_it: fn(&HotScene),
     words: &'static [&'static str],
     /// Whether the program tries the failed change again without a change of the files.
     is_retried: bool,
 }
 
-const ROWS: [FailureRow; 14] = [
+const FAILURES: [FailureRow; 14] = [
     FailureRow {
         name: "broken YAML",
         break_it: |hot| replace(&hot.chain_file(), "kind: [").unwrap(),
@@ -68,19 +68,19 @@ const ROWS: [FailureRow; 14] = [
     },
     FailureRow {
         name: "a module that is not there",
-        break_it: |hot| fs::remove_file(hot.module()).unwrap(),
+        break_it: |hot| fs::remove_file(hot.module_path()).unwrap(),
         words: &["stage stage of chain versioned", "versioned.wasm", "No such file"],
         is_retried: false,
     },
     FailureRow {
         name: "a module of another world",
-        break_it: |hot| replace(&hot.module(), component("guest-wrong-world")).unwrap(),
+        break_it: |hot| replace(&hot.module_path(), component_bytes("guest-wrong-world")).unwrap(),
         words: &["stage stage of chain versioned", "export"],
         is_retried: false,
     },
     FailureRow {
         name: "a module that is none",
-        break_it: |hot| replace(&hot.module(), "hello, world").unwrap(),
+        break_it: |hot| replace(&hot.module_path(), "hello, world").unwrap(),
         words: &["stage stage of chain versioned", "not WebAssembly"],
         is_retried: false,
     },
@@ -97,7 +97,7 @@ const ROWS: [FailureRow; 14] = [
         name: "a module that is not signed as its source must be",
         break_it: |hot| {
             fs::create_dir_all(hot.path("signed")).unwrap();
-            fs::write(hot.path("signed/versioned.wasm"), hot.bytes(9)).unwrap();
+            fs::write(hot.path("signed/versioned.wasm"), hot.module_bytes(9)).unwrap();
             let text = hot.usual_chain().replace("/modules/", "/signed/");
             replace(&hot.chain_file(), text).unwrap();
         },
@@ -106,7 +106,7 @@ const ROWS: [FailureRow; 14] = [
     },
     FailureRow {
         name: "a server that is not there",
-        break_it: |hot| other_source(hot, "https://localhost:1/versioned.wasm"),
+        break_it: |hot| write_chain_with_source(hot, "https://localhost:1/versioned.wasm"),
         words: &[
             "stage stage of chain versioned",
             "https://localhost:1/versioned.wasm",
@@ -116,7 +116,7 @@ const ROWS: [FailureRow; 14] = [
     },
     FailureRow {
         name: "a registry that is not there",
-        break_it: |hot| other_source(hot, "oci://localhost:1/plugins/versioned:1"),
+        break_it: |hot| write_chain_with_source(hot, "oci://localhost:1/plugins/versioned:1"),
         words: &[
             "stage stage of chain versioned",
             "localhost:1/plugins/versioned",
@@ -126,12 +126,12 @@ const ROWS: [FailureRow; 14] = [
     },
 ];
 
-fn other_source(hot: &Hot, source: &str) {
+fn write_chain_with_source(hot: &HotScene, source: &str) {
     let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
     replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
 }
 
-fn component(package: &str) -> Vec<u8> {
+fn component_bytes(package: &str) -> Vec<u8> {
     fs::read(source(package).trim_start_matches("file:")).unwrap()
 }
 
@@ -143,7 +143,7 @@ async fn failed_table_count(program: &Admittance) -> f64 {
 
 #[tokio::test]
 async fn a_failed_change_is_reported_and_the_last_table_stays_live() {
-    let hot = Hot::configured(
+    let hot = HotScene::new_with_additions(
         "modules: { attempts: 1 }
 signatures:
   - { source: \"file:/**/signed/*\", keys: [key.pem] }
@@ -154,13 +154,13 @@ signatures:
     let key = rcgen::KeyPair::generate().unwrap();
     fs::write(hot.path("key.pem"), key.public_key_pem()).unwrap();
     let program = hot.start().await;
-    for (row, version) in ROWS.iter().zip(2..) {
+    for (row, version) in FAILURES.iter().zip(2..) {
         let name = row.name;
         let (failed_before, mark) = (failed_table_count(&program).await, program.mark());
         let before = program.status().await.unwrap();
         (row.break_it)(&hot);
         let line = program
-            .until_logged_after(mark, name, |line| {
+            .wait_for_log_after(mark, name, |line| {
                 let message = line.message();
                 message.contains("are rejected") || message.contains("cannot be used; its previous version stays")
             })
@@ -168,7 +168,7 @@ signatures:
             .unwrap();
 
         let status = program.status().await.unwrap();
-        let status_mistakes = mistakes(&status);
+        let status_mistakes = mistakes_text(&status);
         for words in row.words {
             assert!(
                 status_mistakes.contains(words),
@@ -187,25 +187,25 @@ signatures:
         );
         assert_eq!(line.field("level"), "ERROR", "{name}");
         assert!(program.is_ready().await, "{name}");
-        assert!(!hot.is_current(&program).await, "{name}");
+        assert!(!hot.is_table_current(&program).await, "{name}");
         let has_failed = failed_table_count(&program).await > failed_before;
         assert_eq!(has_failed, !row.is_retried, "{name}");
         assert_eq!(status["revision"], before["revision"], "{name}");
         assert_eq!(status["liveSince"], before["liveSince"], "{name}");
-        assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");
+        assert_eq!(hot.fetch_version(&program).await, Some(version - 1), "{name}");
 
         let _ = fs::remove_file(hot.path("definitions/second.yaml"));
-        hot.put(version);
+        hot.write_module(version);
         replace(&hot.chain_file(), hot.usual_chain()).unwrap();
         hot.until_version(&program, name, version).await;
         let status = program
-            .until_status("the problem is gone", |status| status.get("problem").is_none())
+            .wait_for_status("the problem is gone", |status| status.get("problem").is_none())
             .await
             .unwrap();
         assert!(
             status["revision"].as_u64() > before["revision"].as_u64(),
             "{name}: {status:#}"
         );
-        assert!(hot.is_current(&program).await, "{name}");
+        assert!(hot.is_table_current(&program).await, "{name}");
     }
 }

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use admittance_tests::{Kills, modules, replace};
 
-use super::scene::{Hot, chain};
+use super::scene::{HotScene, chain};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_after_a_kill_serves_a_complete_table() {
@@ -24,22 +24,22 @@ async fn a_restart_after_a_kill_serves_a_complete_table() {
 /// The compiler works on the module for minutes. SIGTERM must stop both the program and the compiler before that.
 #[tokio::test]
 async fn a_signal_stops_the_program_and_its_compiler() {
-    let hot = Hot::new().await;
+    let hot = HotScene::new().await;
     let mut program = hot.start().await;
     let slow = hot.path("modules/slow.wasm");
-    fs::write(&slow, modules::slow_within_limits().unwrap()).unwrap();
+    fs::write(&slow, modules::slow_module_within_limits().unwrap()).unwrap();
     let settings = "{ behaviour: well-behaved }";
     let plugin = format!("{{ source: \"file:{}\", settings: {settings} }}", slow.display());
     replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
     let has_compiler = async || !program.children().unwrap().is_empty();
-    hot.until(&program, "a compiler", has_compiler).await;
+    hot.wait_until(&program, "a compiler", has_compiler).await;
     let compilers = program.children().unwrap();
 
     program.terminate().unwrap();
     let status = program.wait_for_end().await.unwrap();
     assert!(status.success(), "{status}");
     let is_gone = async || compilers.iter().all(|id| !is_compiler(id));
-    hot.until(&program, "the end of the compiler", is_gone).await;
+    hot.wait_until(&program, "the end of the compiler", is_gone).await;
 }
 
 fn is_compiler(id: &str) -> bool {

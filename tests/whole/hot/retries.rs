@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::json;
 use tokio::{io::copy_bidirectional, net::TcpStream, task::JoinHandle};
 
-use super::scene::{Hot, chain, end, mistakes};
+use super::scene::{HotScene, chain, kill_program, mistakes_text};
 use crate::operator::registry::{Registry, RegistryLogin};
 
 fn free_port() -> SocketAddr {
@@ -20,7 +20,7 @@ fn free_port() -> SocketAddr {
 
 #[tokio::test]
 async fn a_download_is_retried_until_its_server_is_up() {
-    let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
+    let hot = HotScene::new_with_additions("modules: { ca: ca.pem, attempts: 1 }\n").await;
     let identity = ServerIdentity::new().unwrap();
     fs::write(hot.path("ca.pem"), identity.authority()).unwrap();
     let program = hot.start().await;
@@ -29,17 +29,19 @@ async fn a_download_is_retried_until_its_server_is_up() {
     let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
     replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
     let unreachable = program
-        .until_status("the server is not there", |status| mistakes(status).contains(&source))
+        .wait_for_status("the server is not there", |status| {
+            mistakes_text(status).contains(&source)
+        })
         .await
         .unwrap();
     assert!(unreachable["problem"].get("nextAttempt").is_some(), "{unreachable:#}");
-    assert_eq!(hot.version(&program).await, Some(1));
+    assert_eq!(hot.fetch_version(&program).await, Some(1));
 
     let server = ModuleServer::start_at(address, identity).await.unwrap();
-    server.put("versioned.wasm", hot.bytes(2));
+    server.put("versioned.wasm", hot.module_bytes(2));
     hot.until_version(&program, "the server came up", 2).await;
     let status = program
-        .until_status("the problem is gone", |status| status.get("problem").is_none())
+        .wait_for_status("the problem is gone", |status| status.get("problem").is_none())
         .await
         .unwrap();
     assert_eq!(status["chains"][0]["stages"][0]["hook"]["source"], source, "{status:#}");
@@ -47,12 +49,12 @@ async fn a_download_is_retried_until_its_server_is_up() {
 
     // The store has the module that was fetched, so the program can start again without the module server.
     drop(server);
-    end(program).await;
+    kill_program(program).await;
     let program = hot.start().await;
-    assert_eq!(hot.version(&program).await, Some(2));
+    assert_eq!(hot.fetch_version(&program).await, Some(2));
 }
 
-async fn lead(from: SocketAddr, to: String) {
+async fn forward_connections(from: SocketAddr, to: String) {
     let listener = tokio::net::TcpListener::bind(from).await.unwrap();
     tokio::spawn(async move {
         while let Ok((mut from, _)) = listener.accept().await {
@@ -64,10 +66,10 @@ async fn lead(from: SocketAddr, to: String) {
 
 #[tokio::test]
 async fn a_pull_is_retried_until_its_registry_is_up() {
-    let hot = Hot::configured("modules: { attempts: 1 }\n").await;
+    let hot = HotScene::new_with_additions("modules: { attempts: 1 }\n").await;
     let registry = Registry::start(RegistryLogin::Open, None).await;
     let module = hot.path("pushed.wasm");
-    fs::write(&module, hot.bytes(2)).unwrap();
+    fs::write(&module, hot.module_bytes(2)).unwrap();
     let reference = format!("oci://{}/plugins/versioned:1", registry.name);
     let pushed = Admittance::run(["push", module.to_str().unwrap(), &reference])
         .await
@@ -80,18 +82,18 @@ async fn a_pull_is_retried_until_its_registry_is_up() {
     let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
     replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
     let unreachable = program
-        .until_status("the registry is not there", |status| {
-            mistakes(status).contains(&address.to_string())
+        .wait_for_status("the registry is not there", |status| {
+            mistakes_text(status).contains(&address.to_string())
         })
         .await
         .unwrap();
     assert!(unreachable["problem"].get("nextAttempt").is_some(), "{unreachable:#}");
-    assert_eq!(hot.version(&program).await, Some(1));
+    assert_eq!(hot.fetch_version(&program).await, Some(1));
 
-    lead(address, registry.name.clone()).await;
+    forward_connections(address, registry.name.clone()).await;
     hot.until_version(&program, "the registry came up", 2).await;
     program
-        .until_status("the problem is gone", |status| status.get("problem").is_none())
+        .wait_for_status("the problem is gone", |status| status.get("problem").is_none())
         .await
         .unwrap();
 }
@@ -103,63 +105,69 @@ fn remote_chain(source: &str, policy: &str) -> String {
 }
 
 /// Creates a deployment, which only the chain with the remote module matches. Returns the reply's status and body.
-async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
+async fn create_deployment(hot: &HotScene, program: &Admittance) -> (u16, String) {
     let object = json!({
         "apiVersion": "v4",
         "kind": "deployment",
         "metadata": {"name": "web", "namespace": "shop"},
     });
     let url = program.url("/mesosdriver/v4/namespaces/shop/deployments");
-    let reply = hot.client.bcs(Method::POST, &url, object.to_string()).await.unwrap();
+    let reply = hot
+        .client
+        .send_bcs(Method::POST, &url, object.to_string())
+        .await
+        .unwrap();
     (reply.status.as_u16(), reply.text())
 }
 
 /// The module server accepts connections but never answers, so fetching a module takes minutes to fail.
 #[tokio::test]
 async fn a_module_server_that_is_down_delays_no_other_change() {
-    let hot = Hot::new().await;
+    let hot = HotScene::new().await;
     let program = hot.start().await;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let source = format!("https://localhost:{port}/versioned.wasm");
     fs::write(hot.path("definitions/remote.yaml"), remote_chain(&source, "Fail")).unwrap();
-    hot.put(2);
+    hot.write_module(2);
     hot.until_version(&program, "a file that was changed beside", 2).await;
     let status = program.status().await.unwrap();
     assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
-    assert_eq!(deployment(&hot, &program).await.0, 200);
+    assert_eq!(create_deployment(&hot, &program).await.0, 200);
 
-    let applied = chain("versioned", &hot.plugin("{ name: applied }"));
+    let applied = chain("versioned", &hot.plugin_fields("{ name: applied }"));
     let reply = hot.post(&program, "/v1/definitions", &applied).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
-    let annotations = hot.annotations(&program).await;
+    let annotations = hot.fetch_annotations(&program).await;
     assert!(
         annotations.contains_key("version.admittance.dev/applied"),
         "{annotations:?}"
     );
     hot.roll_back(&program, 1).await;
-    assert_eq!(hot.version(&program).await, Some(1));
+    assert_eq!(hot.fetch_version(&program).await, Some(1));
 }
 
 /// If a file's new module cannot be fetched, the file's previous version stays live. Other files can change.
 #[tokio::test]
 async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
-    let hot = Hot::configured("modules: { attempts: 1 }\n").await;
-    let local = chain("remote", &hot.plugin("{ name: stage }")).replace("[application]", "[deployment]");
+    let hot = HotScene::new_with_additions("modules: { attempts: 1 }\n").await;
+    let local = chain("remote", &hot.plugin_fields("{ name: stage }")).replace("[application]", "[deployment]");
     fs::write(hot.path("definitions/remote.yaml"), &local).unwrap();
     let program = hot.start().await;
     let source = format!("https://{}/versioned.wasm", free_port());
     replace(&hot.path("definitions/remote.yaml"), remote_chain(&source, "Fail")).unwrap();
     let status = program
-        .until_status("the server is not there", |status| mistakes(status).contains(&source))
+        .wait_for_status("the server is not there", |status| {
+            mistakes_text(status).contains(&source)
+        })
         .await
         .unwrap();
     let bad = &status["problem"]["badDefinitions"][0];
     assert_eq!(bad["served"], "lastVersion", "{status:#}");
     assert!(bad["location"].as_str().unwrap().ends_with("remote.yaml"), "{status:#}");
-    hot.put(2);
+    hot.write_module(2);
     hot.until_version(&program, "the module of both", 2).await;
-    assert_eq!(deployment(&hot, &program).await.0, 200);
+    assert_eq!(create_deployment(&hot, &program).await.0, 200);
 
     // The chain moves from `remote.yaml` to another file, but that file cannot be used, because the chain's module
     // cannot be fetched. So the move does not go live, and the chain stays live as it was.
@@ -167,8 +175,8 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     let both = format!("{}---\n{}", hot.usual_chain(), remote_chain(&source, "Fail"));
     replace(&hot.chain_file(), both).unwrap();
     program
-        .until_status("nothing of the move goes live", |status| {
-            mistakes(status).contains(&source) && status["problem"].get("badDefinitions").is_none()
+        .wait_for_status("nothing of the move goes live", |status| {
+            mistakes_text(status).contains(&source) && status["problem"].get("badDefinitions").is_none()
         })
         .await
         .unwrap();
@@ -181,16 +189,16 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
 #[tokio::test]
 async fn a_first_start_without_the_module_server_serves_the_other_chains() {
     for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {
-        let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
+        let hot = HotScene::new_with_additions("modules: { ca: ca.pem, attempts: 1 }\n").await;
         let identity = ServerIdentity::new().unwrap();
         fs::write(hot.path("ca.pem"), identity.authority()).unwrap();
         let address = free_port();
         let source = format!("https://localhost:{}/versioned.wasm", address.port());
         fs::write(hot.path("definitions/remote.yaml"), remote_chain(&source, policy)).unwrap();
         let program = hot.start().await;
-        assert_eq!(hot.version(&program).await, Some(1));
+        assert_eq!(hot.fetch_version(&program).await, Some(1));
         let status = program.status().await.unwrap();
-        assert!(mistakes(&status).contains(&source), "{status:#}");
+        assert!(mistakes_text(&status).contains(&source), "{status:#}");
         assert!(status["problem"].get("nextAttempt").is_some(), "{status:#}");
         assert_eq!(
             status["problem"]["badDefinitions"][0]["served"], "failingStages",
@@ -202,7 +210,7 @@ async fn a_first_start_without_the_module_server_serves_the_other_chains() {
             (&"unavailable".into(), &source.clone().into()),
             "{status:#}"
         );
-        let (code, text) = deployment(&hot, &program).await;
+        let (code, text) = create_deployment(&hot, &program).await;
         match expected {
             Some(expected) => assert_eq!(code, expected, "{text}"),
             None => assert!(
@@ -211,23 +219,23 @@ async fn a_first_start_without_the_module_server_serves_the_other_chains() {
             ),
         }
 
-        hot.put(2);
+        hot.write_module(2);
         hot.until_version(&program, "a change beside", 2).await;
 
         let server = ModuleServer::start_at(address, identity).await.unwrap();
-        server.put("versioned.wasm", hot.bytes(3));
+        server.put("versioned.wasm", hot.module_bytes(3));
         let status = program
-            .until_status("the module is there", |status| status.get("problem").is_none())
+            .wait_for_status("the module is there", |status| status.get("problem").is_none())
             .await
             .unwrap();
         assert_eq!(status["chains"][0]["stages"][0]["hook"]["type"], "plugin", "{status:#}");
-        assert_eq!(deployment(&hot, &program).await.0, 200);
-        end(program).await;
+        assert_eq!(create_deployment(&hot, &program).await.0, 200);
+        kill_program(program).await;
     }
 }
 
 /// Listens on a port and closes every connection that arrives, until the returned task is aborted.
-fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
+fn start_closing_connections(address: SocketAddr) -> JoinHandle<()> {
     tokio::spawn(async move {
         // The server that used the port before may not have released it yet, so binding the port is repeated.
         let listener = loop {
@@ -243,31 +251,31 @@ fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
 /// While the module's server is down, the module stays live and other changes go live.
 #[tokio::test]
 async fn a_module_with_refresh_stays_live_while_its_server_is_down() {
-    let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
+    let hot = HotScene::new_with_additions("modules: { ca: ca.pem, attempts: 1 }\n").await;
     let identity = ServerIdentity::new().unwrap();
     fs::write(hot.path("ca.pem"), identity.authority()).unwrap();
     let address = free_port();
     let server = ModuleServer::start_at(address, identity.clone()).await.unwrap();
-    server.put("versioned.wasm", hot.bytes(2));
+    server.put("versioned.wasm", hot.module_bytes(2));
     let source = server.url("versioned.wasm");
     let plugin = format!("{{ source: \"{source}\", refresh: 10s, settings: {{ name: stage }} }}");
     replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
     let program = hot.start().await;
-    assert_eq!(hot.version(&program).await, Some(2));
+    assert_eq!(hot.fetch_version(&program).await, Some(2));
 
     drop(server);
-    let down = closes_connections(address);
+    let down = start_closing_connections(address);
     let status = program
-        .until_status("the server is down", |status| mistakes(status).contains(&source))
+        .wait_for_status("the server is down", |status| mistakes_text(status).contains(&source))
         .await
         .unwrap();
     let bad = &status["problem"]["badDefinitions"][0];
     assert_eq!(bad["served"], "lastModules", "{status:#}");
-    assert_eq!(hot.version(&program).await, Some(2));
-    let beside = chain("beside", &hot.plugin("{ name: beside }")).replace("[application]", "[deployment]");
+    assert_eq!(hot.fetch_version(&program).await, Some(2));
+    let beside = chain("beside", &hot.plugin_fields("{ name: beside }")).replace("[application]", "[deployment]");
     fs::write(hot.path("definitions/beside.yaml"), beside).unwrap();
     program
-        .until_status("a change beside", |status| {
+        .wait_for_status("a change beside", |status| {
             status["chains"].as_array().map(Vec::len) == Some(2)
         })
         .await
@@ -276,10 +284,10 @@ async fn a_module_with_refresh_stays_live_while_its_server_is_down() {
     down.abort();
     assert!(down.await.unwrap_err().is_cancelled());
     let server = ModuleServer::start_at(address, identity).await.unwrap();
-    server.put("versioned.wasm", hot.bytes(3));
+    server.put("versioned.wasm", hot.module_bytes(3));
     hot.until_version(&program, "the server is back", 3).await;
     program
-        .until_status("the problem is gone", |status| status.get("problem").is_none())
+        .wait_for_status("the problem is gone", |status| status.get("problem").is_none())
         .await
         .unwrap();
 }

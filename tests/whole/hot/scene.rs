@@ -6,13 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance_tests::{Admittance, Client, FakeUpstream, NEVER, POLL, Reply, Serve, Versions, replace};
+use admittance_tests::{
+    Admittance, Client, FakeUpstream, POLL_INTERVAL, Reply, Serve, TEST_TIMEOUT, Versions, replace,
+};
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The files of a program, with one chain whose only stage, `stage`, uses `modules/versioned.wasm`.
-pub(super) struct Hot {
+pub(super) struct HotScene {
     directory: TempDir,
     upstream: FakeUpstream,
     versions: Versions,
@@ -25,16 +27,16 @@ upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
 
-impl Hot {
+impl HotScene {
     pub(super) async fn new() -> Self {
-        Self::configured("").await
+        Self::new_with_additions("").await
     }
 
     /// Creates the files of a driver whose configuration is the usual one with `additions` appended.
-    pub(super) async fn configured(additions: &str) -> Self {
+    pub(super) async fn new_with_additions(additions: &str) -> Self {
         let hot = Self {
             directory: tempfile::tempdir().unwrap(),
-            upstream: FakeUpstream::forgetful().await.unwrap(),
+            upstream: FakeUpstream::start_forgetful().await.unwrap(),
             versions: Versions::find().unwrap(),
             client: Client::new().unwrap(),
         };
@@ -42,7 +44,7 @@ impl Hot {
         fs::create_dir(hot.path("modules")).unwrap();
         fs::write(hot.path("admittance.yaml"), format!("{CONFIG}{additions}")).unwrap();
         fs::write(hot.chain_file(), hot.usual_chain()).unwrap();
-        fs::write(hot.module(), hot.bytes(1)).unwrap();
+        fs::write(hot.module_path(), hot.module_bytes(1)).unwrap();
         hot
     }
 
@@ -54,29 +56,29 @@ impl Hot {
         self.path("definitions/chain.yaml")
     }
 
-    pub(super) fn module(&self) -> PathBuf {
+    pub(super) fn module_path(&self) -> PathBuf {
         self.path("modules/versioned.wasm")
     }
 
     pub(super) fn usual_chain(&self) -> String {
-        chain("versioned", &self.plugin("{ name: stage }"))
+        chain("versioned", &self.plugin_fields("{ name: stage }"))
     }
 
-    pub(super) fn plugin(&self, settings: &str) -> String {
-        let source = format!("file:{}", self.module().display());
+    pub(super) fn plugin_fields(&self, settings: &str) -> String {
+        let source = format!("file:{}", self.module_path().display());
         format!("{{ source: \"{source}\", settings: {settings} }}")
     }
 
-    pub(super) fn bytes(&self, version: u32) -> Vec<u8> {
+    pub(super) fn module_bytes(&self, version: u32) -> Vec<u8> {
         self.versions.module(version)
     }
 
-    pub(super) fn put(&self, version: u32) {
-        replace(&self.module(), self.bytes(version)).unwrap();
+    pub(super) fn write_module(&self, version: u32) {
+        replace(&self.module_path(), self.module_bytes(version)).unwrap();
     }
 
     /// Returns a command that starts the program. The store and the history of earlier starts are kept.
-    pub(super) fn serve(&self) -> Serve {
+    pub(super) fn program_builder(&self) -> Serve {
         Serve::new(self.path("admittance.yaml"))
             .unwrap()
             .upstream(&self.upstream.url())
@@ -85,50 +87,54 @@ impl Hot {
     }
 
     pub(super) async fn start(&self) -> Admittance {
-        self.serve().start().await.unwrap()
+        self.program_builder().start().await.unwrap()
     }
 
-    pub(super) async fn annotations(&self, program: &Admittance) -> BTreeMap<String, String> {
+    pub(super) async fn fetch_annotations(&self, program: &Admittance) -> BTreeMap<String, String> {
         let object = json!({
             "apiVersion": "v4",
             "kind": "application",
             "metadata": {"name": "web", "namespace": "shop"},
         });
         let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
-        let reply = self.client.bcs(Method::POST, &url, object.to_string()).await.unwrap();
+        let reply = self
+            .client
+            .send_bcs(Method::POST, &url, object.to_string())
+            .await
+            .unwrap();
         assert_eq!(reply.status, 200, "{}", reply.text());
         let annotations = reply.json().unwrap()["data"]["metadata"]["annotations"].take();
         serde_json::from_value(annotations).unwrap_or_default()
     }
 
     /// Returns the version of the module that the live stage `stage` uses. Returns `None` if there is no such stage.
-    pub(super) async fn version(&self, program: &Admittance) -> Option<u32> {
-        let annotations = self.annotations(program).await;
+    pub(super) async fn fetch_version(&self, program: &Admittance) -> Option<u32> {
+        let annotations = self.fetch_annotations(program).await;
         Versions::number(annotations.get("version.admittance.dev/stage")?)
     }
 
     pub(super) async fn until_version(&self, program: &Admittance, event: &str, version: u32) {
-        let has_version = async || self.version(program).await == Some(version);
-        self.until(program, event, has_version).await;
-        self.until_written(program).await;
+        let has_version = async || self.fetch_version(program).await == Some(version);
+        self.wait_until(program, event, has_version).await;
+        self.until_idle(program).await;
     }
 
     /// Waits until no change is in progress, and returns the status. By then, the history has the live revision.
-    pub(super) async fn until_written(&self, program: &Admittance) -> Value {
+    pub(super) async fn until_idle(&self, program: &Admittance) -> Value {
         program
-            .until_status("no change is under way", |status| status["building"] == false)
+            .wait_for_status("no change is under way", |status| status["building"] == false)
             .await
             .unwrap()
     }
 
-    pub(super) async fn until(&self, program: &Admittance, event: &str, condition: impl AsyncFn() -> bool) {
-        let mut turns = tokio::time::interval(POLL);
+    pub(super) async fn wait_until(&self, program: &Admittance, event: &str, condition: impl AsyncFn() -> bool) {
+        let mut turns = tokio::time::interval(POLL_INTERVAL);
         let wait = async {
             while !condition().await {
                 turns.tick().await;
             }
         };
-        if tokio::time::timeout(NEVER, wait).await.is_err() {
+        if tokio::time::timeout(TEST_TIMEOUT, wait).await.is_err() {
             let log: Vec<_> = program.log().into_iter().map(|line| line.text).collect();
             panic!("{event}: never; the log:\n{}", log.join("\n"));
         }
@@ -145,14 +151,14 @@ impl Hot {
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
     }
 
-    pub(super) async fn is_current(&self, program: &Admittance) -> bool {
+    pub(super) async fn is_table_current(&self, program: &Admittance) -> bool {
         let metrics = program.metrics().await.unwrap();
         metrics.sum("admittance_table_current", &[]) == Some(1.0)
     }
 }
 
 /// Kills the program, and waits until it has released the lock of its history.
-pub(super) async fn end(mut program: Admittance) {
+pub(super) async fn kill_program(mut program: Admittance) {
     program.kill().await.unwrap();
 }
 
@@ -171,13 +177,13 @@ spec:
 }
 
 /// Returns the mistakes in `/v1/status` as one text, which is empty if the newest definitions are live.
-pub(super) fn mistakes(status: &Value) -> String {
+pub(super) fn mistakes_text(status: &Value) -> String {
     let mistakes = status["problem"]["mistakes"].as_array();
     let lines = mistakes.into_iter().flatten().filter_map(Value::as_str);
     lines.collect::<Vec<_>>().join("\n")
 }
 
-pub(super) fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn file_contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }

@@ -3,7 +3,7 @@
 use admittance_tests::Swaps;
 use serde_json::Value;
 
-async fn swap(swaps: Swaps) {
+async fn check_swaps(swaps: Swaps) {
     let swapped = swaps.run(|_, _| ()).await.unwrap();
     let load_counts = &swapped.load_counts;
     assert_eq!(
@@ -24,7 +24,7 @@ async fn swap(swaps: Swaps) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_request_gets_one_version_while_versions_change() {
-    swap(Swaps {
+    check_swaps(Swaps {
         rounds: 20,
         stages: 1,
         connections: 4,
@@ -34,7 +34,7 @@ async fn each_request_gets_one_version_while_versions_change() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_stages_change_to_a_new_version_at_once() {
-    swap(Swaps {
+    check_swaps(Swaps {
         rounds: 2,
         stages: 10,
         connections: 4,

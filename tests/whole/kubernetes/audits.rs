@@ -5,17 +5,17 @@ use serde_json::{Value, json};
 
 use super::{
     hooks::{HookAnswer, Hooks},
-    resources::PLURAL,
+    resources::CHAIN_PLURAL,
     server::{Server, certificates},
 };
 use crate::{
-    audit::{LOOKED_UP, check_access_reviews, looking_up, put_looking_up},
+    audit::{LOOKUP_FINDINGS, check_access_reviews, lookup_chain, put_lookup_objects},
     replicas::changes_of_soak,
     scene::source,
-    setting::{Setting, TOKEN, eventually},
+    setting::{Setting, TOKEN, wait_until},
 };
 
-const NAME: &str = "admittance-audit";
+const REPORT_NAME: &str = "admittance-audit";
 
 fn chain(message: &str) -> Value {
     json!({
@@ -37,10 +37,10 @@ fn pod(namespace: &str, name: &str, labels: &Value) -> Value {
 }
 
 /// Creates a fake cluster with six Pods, which its API server lists in pages of two.
-fn setting() -> Setting {
+fn setting_with_pods() -> Setting {
     let setting = Setting::new();
     let server = &setting.server;
-    server.page(2);
+    server.set_page_size(2);
     for (name, labels) in [
         ("shop", json!({})),
         ("web", json!({})),
@@ -59,18 +59,18 @@ fn setting() -> Setting {
     ] {
         server.put("pods", pod(namespace, name, &labels));
     }
-    server.put(PLURAL, chain("no team"));
+    server.put(CHAIN_PLURAL, chain("no team"));
     setting
 }
 
 async fn start(setting: &Setting) -> Server {
-    start_with(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]", "").await
+    start_with_audit(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]", "").await
 }
 
-async fn start_with(setting: &Setting, audit: &str, additions: &str) -> Server {
+async fn start_with_audit(setting: &Setting, audit: &str, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
-    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    let kubeconfig = setting.kubeconfig_for_user(&format!("{{token: {TOKEN}}}"));
     let config = format!(
         "
 dialect: {{ kubernetes: {{ audit: {{ {audit} }} }} }}
@@ -84,7 +84,7 @@ definitions: [ {{ kubernetes: {{}} }} ]
     Server::start_in(directory, &config, "").await
 }
 
-fn results(report: &Value) -> Vec<(&str, &str)> {
+fn result_pairs(report: &Value) -> Vec<(&str, &str)> {
     let results = report["results"].as_array().into_iter().flatten();
     results
         .map(|result| {
@@ -97,10 +97,10 @@ fn results(report: &Value) -> Vec<(&str, &str)> {
 /// Waits until the report of this namespace has exactly the expected pairs of an object and a message.
 async fn until_reported(setting: &Setting, plural: &str, namespace: &str, expected: &[(&str, &str)]) -> Value {
     let mut report = None;
-    eventually(&format!("{plural} in {namespace}: {expected:?}"), async || {
-        report = setting.server.object(plural, namespace, NAME);
+    wait_until(&format!("{plural} in {namespace}: {expected:?}"), async || {
+        report = setting.server.object(plural, namespace, REPORT_NAME);
         match &report {
-            Some(report) => !expected.is_empty() && results(report) == expected,
+            Some(report) => !expected.is_empty() && result_pairs(report) == expected,
             None => expected.is_empty(),
         }
     })
@@ -114,7 +114,7 @@ async fn audit(program: &Admittance) -> Value {
 
 #[tokio::test]
 async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
-    let setting = setting();
+    let setting = setting_with_pods();
     let mut first = start(&setting).await;
     let report = until_reported(&setting, "reports", "shop", &[("bad", "no team"), ("worse", "no team")]).await;
     assert_eq!(report["apiVersion"], "openreports.io/v1alpha1");
@@ -169,7 +169,7 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     until_reported(&setting, "clusterreports", "", &[("n1", "no team")]).await;
     assert_eq!(audit(&first.program).await["objects"]["denied"], 2);
 
-    setting.server.put(PLURAL, chain("name a team"));
+    setting.server.put(CHAIN_PLURAL, chain("name a team"));
     until_reported(&setting, "reports", "web", &[("new", "name a team")]).await;
     until_reported(&setting, "clusterreports", "", &[("n1", "name a team")]).await;
 
@@ -178,7 +178,7 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     let labels = json!({"app.kubernetes.io/managed-by": "admittance"});
     let report =
         |name: &str, labels: &Value| json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}});
-    setting.server.put("reports", report(NAME, &labels));
+    setting.server.put("reports", report(REPORT_NAME, &labels));
     setting.server.put("reports", report("of-others", &json!({})));
     setting
         .server
@@ -200,7 +200,7 @@ async fn audit_reports_have_a_kind_that_the_cluster_serves() {
         (&["openreports.io", "policyreports"], "reports.x-k8s.io/v1beta2"),
         (&["reports.x-k8s.io"], "openreports.io/v1alpha1"),
     ] {
-        let setting = setting();
+        let setting = setting_with_pods();
         for name in absent {
             setting.server.remove_kind(name);
         }
@@ -222,13 +222,13 @@ async fn audit_reports_have_a_kind_that_the_cluster_serves() {
 
 #[tokio::test]
 async fn audit_reports_are_written_once_their_kind_is_installed() {
-    let setting = setting();
+    let setting = setting_with_pods();
     let groups = ["openreports.io", "reports.x-k8s.io", "wgpolicyk8s.io"];
     for group in groups {
         setting.server.remove_kind(group);
     }
     let server = start(&setting).await;
-    eventually("an audit has ended", async || {
+    wait_until("an audit has ended", async || {
         audit(&server.program).await["last"].is_object()
     })
     .await;
@@ -241,7 +241,7 @@ async fn audit_reports_are_written_once_their_kind_is_installed() {
 
 #[tokio::test]
 async fn an_incomplete_audit_reports_what_it_could_not_read() {
-    let setting = setting();
+    let setting = setting_with_pods();
     setting.server.remove_kind("reports");
     setting.server.forbid("list", "nodes");
     let mut server = start(&setting).await;
@@ -259,7 +259,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     };
     server
         .program
-        .until_logged("the refusal", reports_refusal)
+        .wait_for_log("the refusal", reports_refusal)
         .await
         .unwrap();
     let status = audit(&server.program).await;
@@ -280,7 +280,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     setting.server.allow("list", "nodes");
     until_reported(&setting, "clusterpolicyreports", "", &[("n1", "no team")]).await;
-    eventually("nothing is missing", async || {
+    wait_until("nothing is missing", async || {
         audit(&server.program).await["problems"] == json!({})
     })
     .await;
@@ -291,14 +291,14 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
         |line: &admittance_tests::ProgramLogLine| line.message().contains("cannot patch resource \"policyreports\"");
     server
         .program
-        .until_logged("the refusal", reports_refusal)
+        .wait_for_log("the refusal", reports_refusal)
         .await
         .unwrap();
     setting.server.become_unavailable();
     setting.server.allow("patch", "policyreports");
     setting.server.become_available();
     setting.server.put("pods", pod("shop", "bad", &json!({"team": "a"})));
-    setting.server.put(PLURAL, chain("again"));
+    setting.server.put(CHAIN_PLURAL, chain("again"));
     until_reported(&setting, "policyreports", "shop", &[("worse", "again")]).await;
     until_reported(&setting, "policyreports", "web", &[("new", "again")]).await;
 }
@@ -320,7 +320,7 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
         setting.server.put("pods", pod);
     }
     setting.server.put("namespaces", json!({"metadata": {"name": "shop"}}));
-    let mut webhook = hooks.by_url("/ask");
+    let mut webhook = hooks.client_by_url("/ask");
     webhook["protocol"] = json!("AdmissionReview");
     let mut chain = chain("");
     chain["spec"]["stages"] = json!([
@@ -330,10 +330,13 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
         }},
         {"name": "ask", "webhook": webhook},
     ]);
-    setting.server.put(PLURAL, chain);
+    setting.server.put(CHAIN_PLURAL, chain);
     let until_denied = async |expected: &[(&str, &str)]| {
-        eventually(&format!("{expected:?} are denied"), async || {
-            let report = setting.server.object("reports", "shop", NAME).unwrap_or_default();
+        wait_until(&format!("{expected:?} are denied"), async || {
+            let report = setting
+                .server
+                .object("reports", "shop", REPORT_NAME)
+                .unwrap_or_default();
             let results = report["results"].as_array().cloned().unwrap_or_default();
             let pairs = results.iter().map(|result| {
                 let name = result["resources"][0]["name"].as_str().unwrap();
@@ -345,14 +348,14 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
     };
 
     let audit = "rate: 1000";
-    let mut first = start_with(&setting, audit, &hooks.resolve()).await;
+    let mut first = start_with_audit(&setting, audit, &hooks.resolve_config()).await;
     until_denied(&[("bad", "images")]).await;
     assert_eq!(hooks.calls("/ask").len(), 0);
     first.program.terminate().unwrap();
     first.program.wait_for_end().await.unwrap();
 
     let audit = format!("{audit}, callWebhooks: true");
-    let _second = start_with(&setting, &audit, &hooks.resolve()).await;
+    let _second = start_with_audit(&setting, &audit, &hooks.resolve_config()).await;
     until_denied(&[("bad", "images"), ("worse", "ask")]).await;
     let calls = hooks.calls("/ask");
     assert!(calls.iter().all(|call| call.review["request"]["dryRun"] == true));
@@ -362,12 +365,12 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
 #[tokio::test]
 async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
     let setting = Setting::new();
-    put_looking_up(&setting);
-    setting.server.put(PLURAL, looking_up());
+    put_lookup_objects(&setting);
+    setting.server.put(CHAIN_PLURAL, lookup_chain());
     let user_options = "rate: 1000, user: auditor, groups: [ops, dev]";
-    let server = start_with(&setting, user_options, "").await;
+    let server = start_with_audit(&setting, user_options, "").await;
     let first_results = |report: &Value| {
-        let mut object_results: Vec<_> = results(report)
+        let mut object_results: Vec<_> = result_pairs(report)
             .into_iter()
             .map(|(name, message)| (name.to_owned(), message.to_owned()))
             .collect();
@@ -376,17 +379,20 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
         object_results.dedup_by_key(|(name, _)| name.clone());
         object_results
     };
-    eventually("what is refused is reported", async || {
-        let report = setting.server.object("reports", "shop", NAME).unwrap_or_default();
+    wait_until("what is refused is reported", async || {
+        let report = setting
+            .server
+            .object("reports", "shop", REPORT_NAME)
+            .unwrap_or_default();
         let reported_results = first_results(&report);
         let is_reported =
             |((name, actual_message), (expected, _, message)): (&(String, String), (&str, &str, &str))| {
                 name == expected && actual_message.contains(message)
             };
-        reported_results.len() == LOOKED_UP.len() && reported_results.iter().zip(LOOKED_UP).all(is_reported)
+        reported_results.len() == LOOKUP_FINDINGS.len() && reported_results.iter().zip(LOOKUP_FINDINGS).all(is_reported)
     })
     .await;
-    assert_eq!(setting.server.object("reports", "web", NAME), None);
+    assert_eq!(setting.server.object("reports", "web", REPORT_NAME), None);
     assert_eq!(audit(&server.program).await["objects"]["allowed"], 2);
     check_access_reviews(&setting);
 }
@@ -395,12 +401,12 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
 /// not noticed.
 #[tokio::test]
 async fn all_objects_are_audited_at_each_interval() {
-    let setting = setting();
-    let server = start_with(&setting, "every: 1s, rate: 1000", "").await;
+    let setting = setting_with_pods();
+    let server = start_with_audit(&setting, "every: 1s, rate: 1000", "").await;
     let expected = [("bad", "no team"), ("worse", "no team")];
     until_reported(&setting, "reports", "shop", &expected).await;
     // The leader does not watch reports, so only the next audit writes the deleted report again.
-    setting.server.delete("reports", "shop", NAME);
+    setting.server.delete("reports", "shop", REPORT_NAME);
     until_reported(&setting, "reports", "shop", &expected).await;
     let metrics = server.program.metrics().await.unwrap();
     let audits = metrics.sum("admittance_audits_total", &[("result", "ok")]);
@@ -411,8 +417,8 @@ async fn all_objects_are_audited_at_each_interval() {
 
 #[tokio::test]
 async fn slow_audits_report_findings_before_they_end() {
-    let setting = setting();
-    let _server = start_with(&setting, "every: 1s, rate: 4, page: 2", "").await;
+    let setting = setting_with_pods();
+    let _server = start_with_audit(&setting, "every: 1s, rate: 4, page: 2", "").await;
     let left_out = [("bad", "no team")];
     until_reported(&setting, "reports", "left-out", &left_out).await;
     setting
@@ -427,9 +433,9 @@ async fn slow_audits_report_findings_before_they_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
     /// The time within which 20,000 objects of 1.6 kB each must be audited.
-    const SECONDS: f64 = 60.0;
+    const SECONDS_MAX: f64 = 60.0;
     /// The maximum resident memory of the program during the audit, in bytes.
-    const MEMORY: u64 = 200_000_000;
+    const MEMORY_MAX: u64 = 200_000_000;
     let is_soak = changes_of_soak().is_some();
     let objects = if is_soak { 20_000 } else { 1_200 };
     let setting = Setting::new();
@@ -451,12 +457,12 @@ async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
         pod["spec"]["containers"] = json!([container(0), container(1)]);
         setting.server.put("pods", pod);
     }
-    setting.server.put(PLURAL, chain("no team"));
-    let server = start_with(&setting, "rate: 1000", "").await;
+    setting.server.put(CHAIN_PLURAL, chain("no team"));
+    let server = start_with_audit(&setting, "rate: 1000", "").await;
     let initial_memory = server.program.resident_memory().unwrap();
     let mut peak_memory = initial_memory;
     let mut last = Value::Null;
-    eventually("everything is audited", async || {
+    wait_until("everything is audited", async || {
         peak_memory = peak_memory.max(server.program.resident_memory().unwrap());
         last = audit(&server.program).await["last"].take();
         !last.is_null()
@@ -473,7 +479,7 @@ async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
     assert_eq!(audit(&server.program).await["objects"]["denied"], objects / 10);
     if is_soak {
         assert!(
-            seconds < SECONDS && peak_memory < MEMORY,
+            seconds < SECONDS_MAX && peak_memory < MEMORY_MAX,
             "{seconds} s, {peak_memory} bytes"
         );
     }

@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, fs};
 
 use admittance_tests::repository;
 
-use self::list::{LIST, RowStatus};
+use self::list::{CONFORMANCE_ROWS, RowStatus};
 
 /// Checks that a test has run all cases of a group of the list, except those that are tested elsewhere.
 fn assert_rows<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
@@ -27,23 +27,23 @@ fn assert_rows<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
     tested_rows.sort_unstable();
     tested_rows.dedup();
     let is_ours = |standing: &RowStatus| matches!(standing, RowStatus::Met | RowStatus::Differs(_));
-    let in_group = LIST
+    let in_group = CONFORMANCE_ROWS
         .iter()
-        .filter(|(row, _, standing)| self::group(row) == group && is_ours(standing));
+        .filter(|(row, _, standing)| self::group_of(row) == group && is_ours(standing));
     let mut expected: Vec<_> = in_group.map(|(row, ..)| *row).collect();
     expected.sort_unstable();
     assert_eq!(tested_rows, expected, "the rows of {group} that a test here must hold");
 }
 
-fn group(row: &str) -> &str {
+fn group_of(row: &str) -> &str {
     row.split_once('.').unwrap().0
 }
 
 #[test]
 fn every_row_of_the_conformance_list_is_tested() {
     let mut groups: BTreeMap<usize, [usize; 3]> = BTreeMap::new();
-    for (index, (row, description, standing)) in LIST.iter().enumerate() {
-        let number: usize = group(row)[1..].parse().unwrap();
+    for (index, (row, description, standing)) in CONFORMANCE_ROWS.iter().enumerate() {
+        let number: usize = group_of(row)[1..].parse().unwrap();
         let counts = groups.entry(number).or_default();
         let expected = format!("C{number}.{}", counts.iter().sum::<usize>() + 1);
         assert_eq!(*row, expected, "row {index}: they are numbered without a gap");

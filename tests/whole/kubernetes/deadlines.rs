@@ -22,7 +22,7 @@ spec:
     )
 }
 
-fn plugin(name: &str, behaviour: &str, policy: &str, timeout: &str) -> String {
+fn plugin_stage(name: &str, behaviour: &str, policy: &str, timeout: &str) -> String {
     let guest = source("guest-misbehaves");
     format!(
         "    - name: {name}
@@ -47,7 +47,7 @@ fn silent_webhook(hooks: &Hooks, policy: &str, timeout: &str) -> String {
     )
 }
 
-const BY_REQUEST: &str = "no verdict before the request's deadline";
+const REQUEST_DEADLINE_MESSAGE: &str = "no verdict before the request's deadline";
 
 #[tokio::test]
 async fn the_shortest_of_all_timeouts_applies() {
@@ -65,11 +65,17 @@ async fn the_shortest_of_all_timeouts_applies() {
                 ),
                 // kube-apiserver sends its timeout in the query, such as `?timeout=1s`. The program must reply within
                 // this time.
-                ("30s", "?timeout=1s", BY_REQUEST),
-                ("30s", "?timeout=500ms", BY_REQUEST),
+                ("30s", "?timeout=1s", REQUEST_DEADLINE_MESSAGE),
+                ("30s", "?timeout=500ms", REQUEST_DEADLINE_MESSAGE),
             ],
         ),
-        ("500ms", &[("30s", "", BY_REQUEST), ("30s", "?timeout=30s", BY_REQUEST)]),
+        (
+            "500ms",
+            &[
+                ("30s", "", REQUEST_DEADLINE_MESSAGE),
+                ("30s", "?timeout=30s", REQUEST_DEADLINE_MESSAGE),
+            ],
+        ),
     ];
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::Silence }).await;
@@ -82,13 +88,16 @@ async fn the_shortest_of_all_timeouts_applies() {
             );
             chains += &chain(
                 &format!("plugin-{number}"),
-                &plugin("hangs", "sleeps", "Ignore", timeout),
+                &plugin_stage("hangs", "sleeps", "Ignore", timeout),
             );
             chains += &chain(&format!("fail-{number}"), &fail);
-            let second = plugin("second", "well-behaved", "Ignore", "30s");
+            let second = plugin_stage("second", "well-behaved", "Ignore", "30s");
             chains += &chain(&format!("two-{number}"), &format!("{ignore}{second}"));
         }
-        let additions = format!("limits: {{ requestTimeout: {request_timeout} }}\n{}", hooks.resolve());
+        let additions = format!(
+            "limits: {{ requestTimeout: {request_timeout} }}\n{}",
+            hooks.resolve_config()
+        );
         let server = Server::start(&additions, &chains).await;
         for (number, (timeout, query, words)) in rows.iter().enumerate() {
             let case = format!("{request_timeout} {timeout} {query}");
@@ -106,7 +115,7 @@ async fn the_shortest_of_all_timeouts_applies() {
 
             // If the deadline of the request passes during the first stage, the second stage cannot be called. The
             // program then refuses the request, even if the failure policy of both stages is `Ignore`.
-            if *words == BY_REQUEST {
+            if *words == REQUEST_DEADLINE_MESSAGE {
                 assert_eq!(two.code(), 504, "{case}: {two:?}");
                 let message =
                     format!("the request's deadline passed before stage second of chain two-{number} could be called");
@@ -125,10 +134,10 @@ async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::Silence }).await;
     let (audit, second) = (
         silent_webhook(&hooks, "Fail", "30s"),
-        plugin("second", "well-behaved", "Fail", "30s"),
+        plugin_stage("second", "well-behaved", "Fail", "30s"),
     );
     let stages = format!("{audit}      mode: Audit\n{second}");
-    let server = Server::start(&hooks.resolve(), &chain("audited", &stages)).await;
+    let server = Server::start(&hooks.resolve_config(), &chain("audited", &stages)).await;
     let review = POD.review("a");
     let request = server.review("/mutate/audited?timeout=1s", &review);
     // The stage's timeout is 30 s. A reply within 15 s shows that the server did not wait for the stage, and 15 s are

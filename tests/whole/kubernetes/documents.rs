@@ -14,7 +14,7 @@ use crate::scene::{source, write};
 async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {
-        HookAnswer::label(call.path.trim_start_matches('/'), "seen")
+        HookAnswer::add_label(call.path.trim_start_matches('/'), "seen")
     })
     .await;
     let webhook = |name: &str| hooks.webhook(name, &format!("/{name}"), &json!({}));
@@ -27,10 +27,10 @@ async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     let documents = configuration("Mutating", "2-later", &[webhook("y"), selecting])
         + &*configuration("Mutating", "10-between", &[webhook("a")])
         + &*configuration("Mutating", "1-first", &[webhook("z"), webhook("b")]);
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     let review = POD.review("order");
     let verdict = server.review("/mutate", &review).await;
-    let call_labels: Vec<_> = hooks.calls("/").iter().map(labels).collect();
+    let call_labels: Vec<_> = hooks.calls("/").iter().map(path_and_labels).collect();
     let expected = [
         ("/z", ["remove"].as_slice()),
         ("/b", &["remove", "z"]),
@@ -40,7 +40,7 @@ async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     ]
     .map(|(path, labels)| (path.to_owned(), labels.iter().map(|&s| s.to_owned()).collect()));
     assert_eq!(call_labels, expected);
-    let object = verdict.applied_to(&review["request"]["object"]);
+    let object = verdict.patched_object(&review["request"]["object"]);
     let mut expected_object = review["request"]["object"].clone();
     expected_object["metadata"]["labels"] = json!({
         "remove": "me", "z": "seen", "b": "seen", "a": "seen", "y": "seen", "selecting": "seen",
@@ -48,7 +48,7 @@ async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     assert_eq!(object, expected_object);
 }
 
-fn labels(call: &HookCall) -> (String, Vec<String>) {
+fn path_and_labels(call: &HookCall) -> (String, Vec<String>) {
     let labels = call.review["request"]["object"]["metadata"]["labels"]
         .as_object()
         .unwrap();
@@ -61,9 +61,9 @@ async fn validating_webhooks_are_called_at_once_with_the_final_object() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, mut arrivals| async move {
         if call.path == "/mutates" {
-            return HookAnswer::label("added", "test");
+            return HookAnswer::add_label("added", "test");
         }
-        arrivals.reach("/validates", 4).await;
+        arrivals.wait_for("/validates", 4).await;
         match call.path.as_str() {
             "/validates/3" => HookAnswer::Review(json!({
                 "allowed": false, "warnings": ["mind the gap"], "status": {"code": 422, "reason": "Invalid", "message": "no"},
@@ -79,7 +79,7 @@ async fn validating_webhooks_are_called_at_once_with_the_final_object() {
     let documents = configuration("Mutating", "mutates", &[webhook("/mutates")])
         + &*configuration("Validating", "a", &[webhook("/validates/1"), webhook("/validates/2")])
         + &*configuration("Validating", "b", &[webhook("/validates/3"), webhook("/validates/4")]);
-    let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve());
+    let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve_config());
     let server = Server::start(&additions, &documents).await;
     let verdict = server.review("/admit", &POD.review("at-once")).await;
     assert_eq!(
@@ -105,7 +105,7 @@ async fn webhooks_are_informed_of_a_dry_run() {
     let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::allow() }).await;
     let with = json!({"sideEffects": "NoneOnDryRun"});
     let documents = configuration("Mutating", "dry", &[hooks.webhook("dry", "/dry", &with)]);
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     for dry_run in [false, true] {
         let mut review = POD.review("dry");
         review["request"]["dryRun"] = json!(dry_run);
@@ -133,12 +133,12 @@ async fn a_webhook_can_be_swapped_for_a_plugin() {
     fields.insert("plugin".into(), plugin);
     let document = |webhook: &Value| configuration("Mutating", "annotates", std::slice::from_ref(webhook));
 
-    let mut server = Server::start(&hooks.resolve(), &document(&remote)).await;
+    let mut server = Server::start(&hooks.resolve_config(), &document(&remote)).await;
     let review = POD.review("swap");
     let before = server.review("/admit", &review).await;
     assert_eq!(hooks.calls("/").len(), 1);
     write(&server.directory, "chains.yaml", document(&local));
-    let live = server.program.until_logged("the changed definitions", |line| {
+    let live = server.program.wait_for_log("the changed definitions", |line| {
         line.message() == "the changed definitions are live"
     });
     live.await.unwrap();

@@ -3,28 +3,28 @@
 use serde_json::{Value, json};
 
 use super::{
-    resources::{PLURAL, chain, start, start_with},
-    rollouts::{STAGE, rolled_out},
+    resources::{CHAIN_PLURAL, chain, start, start_with_additions},
+    rollouts::{STAGE, rollout_chain},
     server::{POD, ReviewedResource, Server},
 };
-use crate::setting::{Setting, eventually};
+use crate::setting::{Setting, wait_until};
 
-const EVENTS: &str = "decisions: { events: true }";
+const EVENTS_CONFIG: &str = "decisions: { events: true }";
 
-fn setting() -> Setting {
+fn setting_with_chain() -> Setting {
     let setting = Setting::new();
     let namespace = json!({"metadata": {"name": "test"}});
     setting.server.put("namespaces", namespace);
     let mut chain = chain("pods", "not allowed here");
     chain["metadata"]["uid"] = json!("chain-uid");
     chain["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["pods", "secrets"]}]);
-    setting.server.put(PLURAL, chain);
+    setting.server.put(CHAIN_PLURAL, chain);
     setting
 }
 
-async fn events(setting: &Setting, reason: &str, count: usize) -> Vec<Value> {
+async fn until_events(setting: &Setting, reason: &str, count: usize) -> Vec<Value> {
     let mut events = Vec::new();
-    eventually(&format!("{count} events: {reason}"), async || {
+    wait_until(&format!("{count} events: {reason}"), async || {
         events = setting.server.objects("events");
         events.retain(|event| event["reason"] == reason);
         events.len() == count
@@ -33,7 +33,7 @@ async fn events(setting: &Setting, reason: &str, count: usize) -> Vec<Value> {
     events
 }
 
-async fn decisions(server: &Server, metric: &str) -> f64 {
+async fn decision_metric(server: &Server, metric: &str) -> f64 {
     let metrics = server.program.metrics().await.unwrap();
     let name = format!("admittance_decision{metric}_total");
     metrics.sum(&name, &[("sink", "events")]).unwrap_or_default()
@@ -41,11 +41,11 @@ async fn decisions(server: &Server, metric: &str) -> f64 {
 
 #[tokio::test]
 async fn denials_are_reported_as_kubernetes_events() {
-    let setting = setting();
-    let server = start_with(&setting, EVENTS).await;
+    let setting = setting_with_chain();
+    let server = start_with_additions(&setting, EVENTS_CONFIG).await;
     // The object of the request does not exist yet, so the Event about its denial refers to the namespace.
     assert!(!server.review("/validate", &POD.review("p1")).await.is_allowed());
-    let created = events(&setting, "Denied", 1).await.remove(0);
+    let created = until_events(&setting, "Denied", 1).await.remove(0);
     let regarding = json!({"apiVersion": "v1", "kind": "Namespace", "name": "test", "namespace": "test"});
     let related = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": "test"});
     assert_eq!((&created["regarding"], &created["related"]), (&regarding, &related));
@@ -59,7 +59,7 @@ async fn denials_are_reported_as_kubernetes_events() {
     assert!(note.contains("not allowed here"), "{note}");
 
     server.review("/validate", &POD.review("p2")).await;
-    eventually("a series", async || {
+    wait_until("a series", async || {
         setting
             .server
             .objects("events")
@@ -91,7 +91,7 @@ async fn denials_are_reported_as_kubernetes_events() {
     for review in [dry_run, update, secret] {
         assert!(!server.review("/validate", &review).await.is_allowed());
     }
-    let denied = events(&setting, "Denied", 3).await;
+    let denied = until_events(&setting, "Denied", 3).await;
     let of = |kind: &str| {
         let concerns_kind = |event: &&Value| event["regarding"]["kind"] == kind || event["related"]["kind"] == kind;
         denied.iter().rev().find(concerns_kind).unwrap()
@@ -106,30 +106,30 @@ async fn denials_are_reported_as_kubernetes_events() {
         "Secret web, requested by alice: denied by stage deny of chain pods"
     );
     // The program counts a decision as written when the API server has accepted the Event about it.
-    eventually("four decisions are written", async || {
-        decisions(&server, "s_written").await == 4.0
+    wait_until("four decisions are written", async || {
+        decision_metric(&server, "s_written").await == 4.0
     })
     .await;
-    assert_eq!(decisions(&server, "s_dropped").await, 0.0);
+    assert_eq!(decision_metric(&server, "s_dropped").await, 0.0);
 }
 
 #[tokio::test]
 async fn kubernetes_events_are_rate_limited_and_delay_no_request() {
-    let setting = setting();
-    let mut server = start_with(&setting, EVENTS).await;
+    let setting = setting_with_chain();
+    let mut server = start_with_additions(&setting, EVENTS_CONFIG).await;
     setting.server.hold("create", "events");
     for number in 0..12 {
         let review = POD.review(&format!("p{number}"));
         assert!(!server.review("/validate", &review).await.is_allowed());
     }
-    eventually("the rest is dropped", async || {
-        decisions(&server, "s_dropped").await == 7.0
+    wait_until("the rest is dropped", async || {
+        decision_metric(&server, "s_dropped").await == 7.0
     })
     .await;
-    assert_eq!(decisions(&server, "s_written").await, 0.0);
+    assert_eq!(decision_metric(&server, "s_written").await, 0.0);
     setting.server.release("create", "events");
-    eventually("the first ones are written", async || {
-        decisions(&server, "s_written").await == 5.0
+    wait_until("the first ones are written", async || {
+        decision_metric(&server, "s_written").await == 5.0
     })
     .await;
 
@@ -149,15 +149,15 @@ async fn kubernetes_events_are_rate_limited_and_delay_no_request() {
                 .message()
                 .contains("give this program's account `create` and `patch` on `events`")
     };
-    server.program.until_logged("the refusal", logged).await.unwrap();
-    assert_eq!(decisions(&server, "_write_failures").await, 1.0);
+    server.program.wait_for_log("the refusal", logged).await.unwrap();
+    assert_eq!(decision_metric(&server, "_write_failures").await, 1.0);
 }
 
 #[tokio::test]
 async fn changes_of_chains_are_reported_as_kubernetes_events() {
-    let setting = setting();
-    let _server = start_with(&setting, "").await;
-    let live = events(&setting, "Live", 1).await.remove(0);
+    let setting = setting_with_chain();
+    let _server = start_with_additions(&setting, "").await;
+    let live = until_events(&setting, "Live", 1).await.remove(0);
     let regarding = json!({
         "apiVersion": "admittance.dev/v1alpha1", "kind": "AdmissionChain", "name": "pods", "uid": "chain-uid",
     });
@@ -169,8 +169,8 @@ async fn changes_of_chains_are_reported_as_kubernetes_events() {
     assert_eq!(live["note"], "generation 1 is live since revision 1");
     let mut bad = chain("pods", "second");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
-    setting.server.put(PLURAL, bad);
-    let refused = events(&setting, "Refused", 1).await.remove(0);
+    setting.server.put(CHAIN_PLURAL, bad);
+    let refused = until_events(&setting, "Refused", 1).await.remove(0);
     assert_eq!(refused["type"], "Warning");
     assert!(refused["note"].to_string().contains("expression"), "{refused}");
 }
@@ -179,16 +179,16 @@ async fn changes_of_chains_are_reported_as_kubernetes_events() {
 async fn the_end_of_a_rollout_is_reported_as_a_kubernetes_event() {
     let setting = Setting::new();
     let rollout = json!({"percent": 100, "pause": "1h", "abortOn": {"failures": 1}});
-    let mut chain = rolled_out(&rollout);
+    let mut chain = rollout_chain(&rollout);
     chain["metadata"]["uid"] = json!("chain-uid");
-    setting.server.put(PLURAL, chain);
+    setting.server.put(CHAIN_PLURAL, chain);
     let server = start(&setting).await;
-    events(&setting, "Live", 1).await;
-    eventually("the rollout is aborted", async || {
+    until_events(&setting, "Live", 1).await;
+    wait_until("the rollout is aborted", async || {
         server.review("/mutate", &POD.review("p1")).await.is_allowed()
     })
     .await;
-    let aborted = events(&setting, "RolloutAborted", 1).await.remove(0);
+    let aborted = until_events(&setting, "RolloutAborted", 1).await.remove(0);
     assert_eq!(
         (&aborted["type"], &aborted["action"], &aborted["regarding"]["uid"]),
         (&json!("Warning"), &json!("Abort"), &json!("chain-uid"))
@@ -203,7 +203,7 @@ async fn the_end_of_a_rollout_is_reported_as_a_kubernetes_event() {
         let steered = server.run_command(&["rollout", action, STAGE]).await;
         assert_eq!(steered.code, Some(0), "{}", steered.stderr);
     }
-    let completed = events(&setting, "RolloutCompleted", 1).await.remove(0);
+    let completed = until_events(&setting, "RolloutCompleted", 1).await.remove(0);
     assert_eq!(completed["type"], "Normal");
     assert_eq!(
         completed["note"],

@@ -10,11 +10,11 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::webhooks::{certificate, listen};
+use crate::webhooks::{issue_certificate, start_tls_server};
 
 /// The two host names of the webhook server: for webhook configurations that name the server as a `service`, and for
 /// those that name it by a URL.
-const NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
+const HOST_NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
 
 #[derive(Clone, Debug)]
 pub(crate) struct HookCall {
@@ -57,7 +57,7 @@ impl HookAnswer {
         Self::Review(json!({"allowed": true}))
     }
 
-    pub(crate) fn label(name: &str, value: &str) -> Self {
+    pub(crate) fn add_label(name: &str, value: &str) -> Self {
         Self::patch(&json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": value}]))
     }
 }
@@ -67,7 +67,7 @@ pub(crate) struct Arrivals(watch::Receiver<Vec<HookCall>>);
 
 impl Arrivals {
     /// Waits until the webhook server has received `count` calls whose path begins with `path`.
-    pub(crate) async fn reach(&mut self, path: &str, count: usize) {
+    pub(crate) async fn wait_for(&mut self, path: &str, count: usize) {
         self.0
             .wait_for(|calls| calls_to(calls, path).count() >= count)
             .await
@@ -100,10 +100,10 @@ impl Hooks {
     where
         A: Future<Output = HookAnswer> + Send,
     {
-        Self::over(&["http/1.1"], directory, answer).await
+        Self::start_with_protocols(&["http/1.1"], directory, answer).await
     }
 
-    pub(crate) async fn over<A>(
+    pub(crate) async fn start_with_protocols<A>(
         protocols: &[&str],
         directory: &Path,
         answer: impl Fn(HookCall, Arrivals) -> A + Send + Sync + 'static,
@@ -112,18 +112,18 @@ impl Hooks {
         A: Future<Output = HookAnswer> + Send,
     {
         let directory = directory.join("hooks");
-        let bundle = certificate(&directory, "--service", "hook.hooks").await;
+        let bundle = issue_certificate(&directory, "--service", "hook.hooks").await;
         let calls = watch::Sender::new(Vec::new());
         let answer = Arc::new(answer);
-        let address = listen(&directory, "hook.hooks", protocols, {
+        let address = start_tls_server(&directory, "hook.hooks", protocols, {
             let calls = calls.clone();
             move |connection, request| {
                 let (calls, answer) = (calls.clone(), answer.clone());
                 async move {
-                    let call = read(connection, request).await;
+                    let call = read_call(connection, request).await;
                     calls.send_modify(|all| all.push(call.clone()));
                     let review = call.review.clone();
-                    write(&review, answer(call, Arrivals(calls.subscribe())).await).await
+                    response_to(&review, answer(call, Arrivals(calls.subscribe())).await).await
                 }
             }
         })
@@ -132,8 +132,8 @@ impl Hooks {
     }
 
     /// Returns the part of Admittance's configuration that resolves the names of the webhook server to its address.
-    pub(crate) fn resolve(&self) -> String {
-        let [service, url] = NAMES;
+    pub(crate) fn resolve_config(&self) -> String {
+        let [service, url] = HOST_NAMES;
         let address = self.address;
         format!("webhooks: {{ resolve: {{ {service}: \"{address}\", {url}: \"{address}\" }} }}\n")
     }
@@ -146,8 +146,8 @@ impl Hooks {
         Arrivals(self.calls.subscribe())
     }
 
-    pub(crate) fn by_url(&self, path: &str) -> Value {
-        json!({"url": format!("https://{}{path}", NAMES[1]), "caBundle": self.bundle})
+    pub(crate) fn client_by_url(&self, path: &str) -> Value {
+        json!({"url": format!("https://{}{path}", HOST_NAMES[1]), "caBundle": self.bundle})
     }
 
     /// Returns a webhook for a webhook configuration. By default, the webhook matches all requests and has the failure
@@ -159,7 +159,7 @@ impl Hooks {
                 "service": {"namespace": "hooks", "name": "hook", "path": path},
                 "caBundle": self.bundle,
             },
-            "rules": [anything()],
+            "rules": [match_all_rule()],
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
         });
@@ -170,7 +170,7 @@ impl Hooks {
 }
 
 /// Returns a rule for a webhook configuration that matches every request.
-pub(crate) fn anything() -> Value {
+pub(crate) fn match_all_rule() -> Value {
     rule(&["*"], &["*"], &["*"], &["*/*"])
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn configuration(phase: &str, name: &str, webhooks: &[Value]) -> Stri
     format!("---\n{document}\n")
 }
 
-async fn read(connection: usize, request: Request<Incoming>) -> HookCall {
+async fn read_call(connection: usize, request: Request<Incoming>) -> HookCall {
     let uri = request.uri().clone();
     let query = uri.query().unwrap_or_default();
     let timeout = query.strip_prefix("timeout=").and_then(|text| text.strip_suffix('s'));
@@ -202,7 +202,7 @@ async fn read(connection: usize, request: Request<Incoming>) -> HookCall {
     }
 }
 
-async fn write(review: &Value, answer: HookAnswer) -> io::Result<Response<Full<Bytes>>> {
+async fn response_to(review: &Value, answer: HookAnswer) -> io::Result<Response<Full<Bytes>>> {
     let (status, text) = match answer {
         HookAnswer::Text(status, text) => (status, text),
         HookAnswer::HangUp => return Err(io::Error::other("as the test wants it")),

@@ -13,15 +13,15 @@ use tokio::{
 
 use super::{
     hooks::{HookAnswer, Hooks, configuration},
-    server::{POD, Server, certificates, request},
+    server::{POD, Server, certificates, review_request},
 };
 use crate::scene::source;
 
 /// The maximum size of an AdmissionReview in bytes.
-const LIMIT: usize = 7 * 1024 * 1024;
+const REVIEW_SIZE_LIMIT: usize = 7 * 1024 * 1024;
 
 fn chains() -> String {
-    let images = source("image-policy");
+    let plugin_source = source("image-policy");
     let chain = |phase: &str, name: &str| {
         format!(
             "---
@@ -31,23 +31,23 @@ metadata: {{ name: {name} }}
 spec:
   phase: {phase}
   rules: [{{ operations: [CREATE], resources: [pods] }}]
-  stages: [{{ name: images, plugin: {{ source: \"{images}\", settings: {{ refuseLatest: true }} }} }}]
+  stages: [{{ name: images, plugin: {{ source: \"{plugin_source}\", settings: {{ refuseLatest: true }} }} }}]
 "
         )
     };
     chain("Mutating", "mirror") + &*chain("Validating", "tags")
 }
 
-const PLAIN: &str = "
+const PLAIN_CONFIG: &str = "
 dialect: { kubernetes: {} }
 definitions: [chains.yaml]
 ";
 
 /// Starts a server without TLS, so that the test can see the bytes of its replies.
-async fn plain(definitions: &str) -> Server {
+async fn start_without_tls(definitions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
-    Server::start_in(directory, PLAIN, definitions).await
+    Server::start_in(directory, PLAIN_CONFIG, definitions).await
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
         review.to_string()
     };
     let valid_review = review.to_string();
-    let answer = json!({
+    let response_review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "response": {"uid": "u", "allowed": true},
     });
@@ -249,7 +249,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             JSON,
             None,
-            answer.to_string(),
+            response_review.to_string(),
             400,
             "has no `request`",
         ),
@@ -299,15 +299,15 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "not an AdmissionReview",
         ),
     ];
-    for (method, path, kind, encoding, body, status, words) in table {
+    for (method, path, content_type, encoding, body, status, words) in table {
         let case = format!(
-            "{method} {path} {kind:?} {encoding:?} {}",
+            "{method} {path} {content_type:?} {encoding:?} {}",
             body.get(..60).unwrap_or(&body)
         );
         let mut request = Request::builder()
             .method(Method::try_from(method).unwrap())
             .uri(server.program.tls_url(path));
-        for (name, value) in [("content-type", kind), ("content-encoding", encoding)] {
+        for (name, value) in [("content-type", content_type), ("content-encoding", encoding)] {
             if let Some(value) = value {
                 request = request.header(name, value);
             }
@@ -331,7 +331,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
     }
 }
 
-fn review_of(size: usize) -> String {
+fn review_of_size(size: usize) -> String {
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"pad": ""});
     let room = size - review.to_string().len();
@@ -348,10 +348,10 @@ async fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-const HEAD: &str = "POST /admit HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+const REQUEST_HEAD: &str = "POST /admit HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
 
 /// Reads the only reply on a connection, and returns its status.
-async fn status(stream: &mut TcpStream) -> u16 {
+async fn read_status(stream: &mut TcpStream) -> u16 {
     let mut reply_bytes = Vec::new();
     while !reply_bytes.windows(4).any(|window| window == b"\r\n\r\n") {
         assert_ne!(stream.read_buf(&mut reply_bytes).await.unwrap(), 0, "no reply");
@@ -362,39 +362,39 @@ async fn status(stream: &mut TcpStream) -> u16 {
 
 #[tokio::test]
 async fn a_review_of_seven_mebibytes_is_accepted() {
-    let server = plain(&chains()).await;
-    let largest = review_of(LIMIT);
+    let server = start_without_tls(&chains()).await;
+    let largest_review = review_of_size(REVIEW_SIZE_LIMIT);
 
     let mut stream = connect(&server).await;
-    let head = format!("{HEAD}content-length: {LIMIT}\r\n\r\n");
+    let head = format!("{REQUEST_HEAD}content-length: {REVIEW_SIZE_LIMIT}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
-    stream.write_all(largest.as_bytes()).await.unwrap();
-    assert_eq!(status(&mut stream).await, 200);
+    stream.write_all(largest_review.as_bytes()).await.unwrap();
+    assert_eq!(read_status(&mut stream).await, 200);
 
     // If the head of a request declares too long a body, the request is refused before the client sends the body.
     let mut stream = connect(&server).await;
-    let head = format!("{HEAD}content-length: {}\r\n\r\n", LIMIT + 1);
+    let head = format!("{REQUEST_HEAD}content-length: {}\r\n\r\n", REVIEW_SIZE_LIMIT + 1);
     stream.write_all(head.as_bytes()).await.unwrap();
-    assert_eq!(status(&mut stream).await, 413);
+    assert_eq!(read_status(&mut stream).await, 413);
 
-    for (rest, expected) in [("0\r\n\r\n", 200), ("1\r\nx\r\n", 413)] {
+    for (final_chunk, expected) in [("0\r\n\r\n", 200), ("1\r\nx\r\n", 413)] {
         let mut stream = connect(&server).await;
-        let head = format!("{HEAD}transfer-encoding: chunked\r\n\r\n{LIMIT:x}\r\n");
+        let head = format!("{REQUEST_HEAD}transfer-encoding: chunked\r\n\r\n{REVIEW_SIZE_LIMIT:x}\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
-        stream.write_all(largest.as_bytes()).await.unwrap();
-        stream.write_all(format!("\r\n{rest}").as_bytes()).await.unwrap();
-        assert_eq!(status(&mut stream).await, expected, "{rest:?}");
+        stream.write_all(largest_review.as_bytes()).await.unwrap();
+        stream.write_all(format!("\r\n{final_chunk}").as_bytes()).await.unwrap();
+        assert_eq!(read_status(&mut stream).await, expected, "{final_chunk:?}");
     }
 }
 
 /// A reply must be one segment: a second would wait up to 40 ms, until kube-apiserver acknowledges the first.
 #[tokio::test]
 async fn a_reply_is_sent_in_one_segment_and_the_connection_is_kept() {
-    let server = plain(&chains()).await;
+    let server = start_without_tls(&chains()).await;
     let mut stream = connect(&server).await;
     for number in 0..20 {
         let review = POD.review(&format!("u{number}")).to_string();
-        let request = format!("{HEAD}content-length: {}\r\n\r\n{review}", review.len());
+        let request = format!("{REQUEST_HEAD}content-length: {}\r\n\r\n{review}", review.len());
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut buffer = vec![0; 16 * 1024];
         let length = stream.read(&mut buffer).await.unwrap();
@@ -411,11 +411,11 @@ async fn a_reply_is_sent_in_one_segment_and_the_connection_is_kept() {
 
 #[tokio::test]
 async fn ten_concurrent_reviews_share_an_http2_connection() {
-    const REVIEWS: usize = 10;
+    const REVIEW_COUNT: usize = 10;
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     let hooks = Hooks::start(directory.path(), |_, mut arrivals| async move {
-        arrivals.reach("/together", REVIEWS).await;
+        arrivals.wait_for("/together", REVIEW_COUNT).await;
         HookAnswer::allow()
     })
     .await;
@@ -430,24 +430,27 @@ listen: { tls: { certificate: localhost.pem, key: localhost.key } }
 limits: { requestTimeout: 60s }
 definitions: [chains.yaml]
 ";
-    let server = Server::start_in(directory, &format!("{config}{}", hooks.resolve()), &chain).await;
+    let server = Server::start_in(directory, &format!("{config}{}", hooks.resolve_config()), &chain).await;
     let client = Arc::new(server.http2_client());
-    let other = server.program.tls_url("/mutate");
-    let reply = client.send(request(&other, &POD.review("first"))).await.unwrap();
+    let other_url = server.program.tls_url("/mutate");
+    let reply = client
+        .send(review_request(&other_url, &POD.review("first")))
+        .await
+        .unwrap();
     assert_eq!((reply.status.as_u16(), reply.version), (200, Version::HTTP_2));
 
     let mut tasks = JoinSet::new();
-    for number in 0..REVIEWS {
+    for number in 0..REVIEW_COUNT {
         let (client, url) = (client.clone(), server.program.tls_url("/validate/together"));
         tasks.spawn(async move {
             let review = POD.review(&format!("u{number}"));
-            let reply = client.send(request(&url, &review)).await.unwrap();
+            let reply = client.send(review_request(&url, &review)).await.unwrap();
             assert_eq!(reply.json().unwrap()["response"]["uid"], format!("u{number}"));
             reply.version
         });
     }
     let versions = tasks.join_all().await;
-    assert_eq!(versions, [Version::HTTP_2; REVIEWS]);
+    assert_eq!(versions, [Version::HTTP_2; REVIEW_COUNT]);
     let metrics = server.program.metrics().await.unwrap();
     assert_eq!(metrics.sum("admittance_http_connections", &[]), Some(1.0));
 }
@@ -457,8 +460,8 @@ definitions: [chains.yaml]
 async fn callers_can_be_required_to_present_a_client_certificate() {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &["--client", "kube-apiserver"]).await;
-    let strangers = tempfile::tempdir().unwrap();
-    certificates(&strangers, &["--client", "kube-apiserver"]).await;
+    let foreign_directory = tempfile::tempdir().unwrap();
+    certificates(&foreign_directory, &["--client", "kube-apiserver"]).await;
     let config = "
 dialect: { kubernetes: {} }
 listen: { tls: { certificate: localhost.pem, key: localhost.key, clientCa: ca.pem } }
@@ -470,7 +473,7 @@ definitions: [chains.yaml]
     for (name, identity, is_served) in [
         ("of the CA", Some(&server.directory), true),
         ("none", None, false),
-        ("of another CA", Some(&strangers), false),
+        ("of another CA", Some(&foreign_directory), false),
     ] {
         let identity = identity.map(|folder| (pem(folder, "kube-apiserver.pem"), pem(folder, "kube-apiserver.key")));
         let identity = identity
@@ -480,9 +483,9 @@ definitions: [chains.yaml]
             authorities: &authorities,
             identity,
         };
-        let client = Client::trusting(trust).unwrap();
+        let client = Client::with_trust(trust).unwrap();
         let url = server.program.tls_url("/admit");
-        let reply = client.send(request(&url, &POD.review("u"))).await;
+        let reply = client.send(review_request(&url, &POD.review("u"))).await;
         assert_eq!(
             reply.is_ok_and(|reply| reply.status == 200),
             is_served,

@@ -51,7 +51,7 @@ spec:
     - expression: http.Get('SERVER/teams').teams == ['a'] && http.Get('SERVER/teams').statusCode == 200
 ";
 
-async fn api_server(directory: &TempDir) -> SocketAddr {
+async fn start_api_server(directory: &TempDir) -> SocketAddr {
     let routes = Router::new().fallback(answer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -99,13 +99,13 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
 async fn a_cluster_lookup_has_a_trace_span() {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
-    api_server(&directory).await;
+    start_api_server(&directory).await;
     let collector = TestCollector::start(Manner::Accepts).await;
     let config = format!("{CONFIG}tracing: {{ endpoint: \"http://{}\" }}\n", collector.address);
     let server = Server::start_in(directory, &config, CHAIN).await;
     let review = POD.review("u-1");
     assert!(server.review("/admit", &review).await.is_allowed());
-    let exports = collector.until(|spans| spans.len() >= 4).await;
+    let exports = collector.until_received(|spans| spans.len() >= 4).await;
     let spans = spans(&exports);
     let find_span = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
     let (request, chain, look_up) = (find_span("POST"), find_span("chain pods"), find_span("cluster get"));
@@ -120,7 +120,7 @@ async fn a_cluster_lookup_has_a_trace_span() {
 async fn a_kyverno_policy_is_replayed_without_the_cluster_and_the_servers() {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
-    let address = api_server(&directory).await;
+    let address = start_api_server(&directory).await;
     let policy = POLICY.replace("SERVER", &format!("http://{address}"));
     let config = format!("{CONFIG}pluginHttp: {{ kyverno: [\"http://{address}\"] }}\n");
     let server = Server::start_in(directory, &config, &policy).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::server::{POD, ReviewVerdict, Server};
 use crate::scene::{store, write};
 
-fn module(name: &str) -> String {
+fn module_url(name: &str) -> String {
     let path = Artifacts::find().unwrap().policy(name).unwrap();
     format!("file://{}", path.display())
 }
@@ -26,7 +26,7 @@ spec:
 }
 
 fn documents() -> String {
-    let (wapc, program) = (module("guest_policy"), module("guest_policy_program"));
+    let (wapc, program) = (module_url("guest_policy"), module_url("guest_policy_program"));
     [
         policy(
             "ClusterAdmissionPolicy",
@@ -58,12 +58,12 @@ fn documents() -> String {
             &wapc,
             "  settings: { add: { checked: again } }\n",
         ),
-        group(&wapc, &program),
+        policy_group(&wapc, &program),
     ]
     .concat()
 }
 
-fn group(wapc: &str, program: &str) -> String {
+fn policy_group(wapc: &str, program: &str) -> String {
     format!(
         "---
 apiVersion: policies.kubewarden.io/v1
@@ -81,7 +81,7 @@ spec:
     )
 }
 
-fn pod(namespace: &str, labels: &Value, annotations: &Value) -> Value {
+fn pod_review(namespace: &str, labels: &Value, annotations: &Value) -> Value {
     let mut review = POD.review("p1");
     let request = &mut review["request"];
     request["namespace"] = json!(namespace);
@@ -91,8 +91,8 @@ fn pod(namespace: &str, labels: &Value, annotations: &Value) -> Value {
     review
 }
 
-async fn review(server: &Server, namespace: &str, labels: &Value, annotations: &Value) -> (Value, ReviewVerdict) {
-    let review = pod(namespace, labels, annotations);
+async fn send_review(server: &Server, namespace: &str, labels: &Value, annotations: &Value) -> (Value, ReviewVerdict) {
+    let review = pod_review(namespace, labels, annotations);
     let verdict = server.review("/admit", &review).await;
     (review["request"]["object"].clone(), verdict)
 }
@@ -101,7 +101,7 @@ async fn review(server: &Server, namespace: &str, labels: &Value, annotations: &
 async fn kubewarden_policies_are_served() {
     let server = Server::start("", &documents()).await;
     let (none, team) = (json!({}), json!({"team": "a"}));
-    let (_, refused) = review(&server, "test", &none, &none).await;
+    let (_, refused) = send_review(&server, "test", &none, &none).await;
     assert_eq!(refused.code(), 400);
     assert!(refused.message().contains("the label `team` is missing"), "{refused:?}");
     assert!(
@@ -109,12 +109,12 @@ async fn kubewarden_policies_are_served() {
         "{refused:?}"
     );
 
-    let (object, changed) = review(&server, "test", &team, &none).await;
+    let (object, changed) = send_review(&server, "test", &team, &none).await;
     assert!(changed.is_allowed(), "{changed:?}");
-    let labels = changed.applied_to(&object)["metadata"]["labels"].take();
+    let labels = changed.patched_object(&object)["metadata"]["labels"].take();
     assert_eq!(labels, json!({"team": "a", "checked": "yes"}));
 
-    let (_, refused) = review(&server, "programs", &none, &none).await;
+    let (_, refused) = send_review(&server, "programs", &none, &none).await;
     assert!(refused.message().contains("ask the owners"), "{refused:?}");
     let causes = &refused.response["status"]["details"]["causes"];
     assert_eq!(
@@ -123,10 +123,10 @@ async fn kubewarden_policies_are_served() {
         "{refused:?}"
     );
     let owned = json!({"owner": "b"});
-    let (_, allowed) = review(&server, "programs", &owned, &none).await;
+    let (_, allowed) = send_review(&server, "programs", &owned, &none).await;
     assert!(allowed.is_allowed(), "{allowed:?}");
 
-    let (_, refused) = review(&server, "liars", &team, &none).await;
+    let (_, refused) = send_review(&server, "liars", &team, &none).await;
     assert!(refused.message().contains("changes the object"), "{refused:?}");
 
     for (act, message) in [
@@ -137,7 +137,7 @@ async fn kubewarden_policies_are_served() {
         ("open-file", "the plugin returned an error"),
         ("verify-image", "no signer is named"),
     ] {
-        let (_, refused) = review(&server, "test", &team, &json!({"act": act})).await;
+        let (_, refused) = send_review(&server, "test", &team, &json!({"act": act})).await;
         assert!(!refused.is_allowed(), "{act}");
         assert!(refused.message().contains(message), "{act}: {refused:?}");
     }
@@ -145,7 +145,7 @@ async fn kubewarden_policies_are_served() {
         ("panic", "it was told to panic"),
         ("verify-image", "no signer is named"),
     ] {
-        let (_, refused) = review(&server, "programs", &owned, &json!({"act": act})).await;
+        let (_, refused) = send_review(&server, "programs", &owned, &json!({"act": act})).await;
         assert!(refused.message().contains(message), "{act}: {refused:?}");
     }
 }
@@ -154,7 +154,7 @@ async fn kubewarden_policies_are_served() {
 async fn kubewarden_policy_groups_are_served() {
     let server = Server::start("", &documents()).await;
     let none = json!({});
-    let (_, refused) = review(&server, "groups", &none, &none).await;
+    let (_, refused) = send_review(&server, "groups", &none, &none).await;
     assert_eq!(refused.code(), 400);
     assert!(refused.message().contains("nobody knows it"), "{refused:?}");
     let causes = &refused.response["status"]["details"]["causes"];
@@ -193,7 +193,7 @@ async fn kubewarden_policy_groups_are_served() {
             "plugin labelled of the group",
         ),
     ] {
-        let (_, verdict) = review(&server, "groups", &labels, &annotations).await;
+        let (_, verdict) = send_review(&server, "groups", &labels, &annotations).await;
         assert_eq!(
             verdict.is_allowed(),
             message.is_empty(),
@@ -205,7 +205,7 @@ async fn kubewarden_policy_groups_are_served() {
     }
 }
 
-async fn admittance(arguments: &[&str]) -> FinishedProgram {
+async fn run_admittance(arguments: &[&str]) -> FinishedProgram {
     Admittance::run(arguments.iter().copied()).await.unwrap()
 }
 
@@ -216,7 +216,7 @@ async fn inspect_and_check_accept_kubewarden_policies() {
         ("guest_policy_program", "kubewarden:wasi"),
     ] {
         let path = Artifacts::find().unwrap().policy(name).unwrap();
-        let inspected = admittance(&["inspect", path.to_str().unwrap(), "--output", "json"]).await;
+        let inspected = run_admittance(&["inspect", path.to_str().unwrap(), "--output", "json"]).await;
         assert_eq!(inspected.code, Some(0), "{}", inspected.stderr);
         let inspected: Value = serde_json::from_str(&inspected.stdout).unwrap();
         assert_eq!(inspected["interface"], interface);
@@ -231,11 +231,11 @@ async fn inspect_and_check_accept_kubewarden_policies() {
     let text = policy(
         "ClusterAdmissionPolicy",
         "{ name: labels }",
-        &module("guest_policy"),
+        &module_url("guest_policy"),
         "  policyServer: other\n  settings: { required: \"\" }\n",
     );
     let store = store().display().to_string();
-    let group_text = group(&module("guest_policy"), &module("guest_policy_program"));
+    let group_text = policy_group(&module_url("guest_policy"), &module_url("guest_policy_program"));
     for (text, code, message) in [
         (
             group_text.replace("required: team", "required: \"\""),
@@ -269,7 +269,7 @@ async fn inspect_and_check_accept_kubewarden_policies() {
         ),
     ] {
         let file = write(&directory, "policies.yaml", &text);
-        let check = admittance(&["check", file.to_str().unwrap(), "--store", &store]).await;
+        let check = run_admittance(&["check", file.to_str().unwrap(), "--store", &store]).await;
         assert_eq!(check.code, Some(code), "{}{}", check.stdout, check.stderr);
         assert!(
             check.stdout.contains(message),

@@ -16,7 +16,7 @@ struct RecordedCall {
     review: Value,
 }
 
-fn recorded() -> Vec<RecordedCall> {
+fn read_recorded_calls() -> Vec<RecordedCall> {
     let folder = repository().join("tests/whole/kubernetes/reviews");
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -49,7 +49,7 @@ fn recorded() -> Vec<RecordedCall> {
 }
 
 impl RecordedCall {
-    fn beta(mut self) -> Self {
+    fn into_v1beta1(mut self) -> Self {
         self.review["apiVersion"] = json!("admission.k8s.io/v1beta1");
         self
     }
@@ -82,45 +82,45 @@ enum RecordedChange {
 /// The verdict of the validating chain about an object. If a mutating chain has changed the object, the validating
 /// chain always allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Images {
+enum ImageVerdict {
     Good,
     Refused,
 }
 
 /// (file with recorded calls, number of calls in the file, what the mutating chains change, verdict of the validating
 /// chain). kube-apiserver sets other fields in each kind of request, so there is a file for each kind.
-const FILES: [(&str, usize, RecordedChange, Images); 22] = [
-    ("apply-create", 1, RecordedChange::Mark, Images::Good),
-    ("apply-update", 1, RecordedChange::Mark, Images::Good),
+const FILES: [(&str, usize, RecordedChange, ImageVerdict); 22] = [
+    ("apply-create", 1, RecordedChange::Mark, ImageVerdict::Good),
+    ("apply-update", 1, RecordedChange::Mark, ImageVerdict::Good),
     // This request has no namespace, because a ClusterRole belongs to none.
-    ("clusterrole-create", 1, RecordedChange::Mark, Images::Good),
+    ("clusterrole-create", 1, RecordedChange::Mark, ImageVerdict::Good),
     // The review of this deletion has no `object`.
-    ("cm-delete", 1, RecordedChange::None, Images::Good),
+    ("cm-delete", 1, RecordedChange::None, ImageVerdict::Good),
     // These requests delete all objects of a collection, so they name none.
-    ("cm-deletecollection", 3, RecordedChange::None, Images::Good),
+    ("cm-deletecollection", 3, RecordedChange::None, ImageVerdict::Good),
     // The image in this Deployment has no tag, so the validating chain refuses it.
-    ("deploy-create", 1, RecordedChange::Template, Images::Refused),
-    ("deploy-scale", 1, RecordedChange::None, Images::Good),
+    ("deploy-create", 1, RecordedChange::Template, ImageVerdict::Refused),
+    ("deploy-scale", 1, RecordedChange::None, ImageVerdict::Good),
     // The object is a Namespace, and the request's namespace is its own name.
-    ("ns-create", 1, RecordedChange::Mark, Images::Good),
-    ("ns-delete", 1, RecordedChange::None, Images::Good),
-    ("pod-binding", 1, RecordedChange::None, Images::Good),
-    ("pod-create", 1, RecordedChange::Pod, Images::Good),
-    ("pod-create-dryrun", 1, RecordedChange::Pod, Images::Good),
+    ("ns-create", 1, RecordedChange::Mark, ImageVerdict::Good),
+    ("ns-delete", 1, RecordedChange::None, ImageVerdict::Good),
+    ("pod-binding", 1, RecordedChange::None, ImageVerdict::Good),
+    ("pod-create", 1, RecordedChange::Pod, ImageVerdict::Good),
+    ("pod-create-dryrun", 1, RecordedChange::Pod, ImageVerdict::Good),
     // The Pod has no name yet, because the API server generates it after calling webhooks.
-    ("pod-create-generateName", 1, RecordedChange::Pod, Images::Good),
-    ("pod-eviction", 1, RecordedChange::None, Images::Good),
+    ("pod-create-generateName", 1, RecordedChange::Pod, ImageVerdict::Good),
+    ("pod-eviction", 1, RecordedChange::None, ImageVerdict::Good),
     // The request connects to a Pod (CONNECT). Its object is the connection's options, which have no metadata.
-    ("pod-exec", 1, RecordedChange::None, Images::Good),
-    ("pod-patch-merge", 1, RecordedChange::None, Images::Good),
-    ("pod-patch-noop", 1, RecordedChange::None, Images::Good),
-    ("pod-status-patch", 1, RecordedChange::None, Images::Good),
-    ("pod-update", 1, RecordedChange::None, Images::Good),
+    ("pod-exec", 1, RecordedChange::None, ImageVerdict::Good),
+    ("pod-patch-merge", 1, RecordedChange::None, ImageVerdict::Good),
+    ("pod-patch-noop", 1, RecordedChange::None, ImageVerdict::Good),
+    ("pod-status-patch", 1, RecordedChange::None, ImageVerdict::Good),
+    ("pod-update", 1, RecordedChange::None, ImageVerdict::Good),
     // With a SubjectAccessReview, a client asks for the permissions of a user. From version 1.37 on, kube-apiserver
     // does not send such reviews to webhooks.
-    ("sar-create", 1, RecordedChange::None, Images::Good),
-    ("token-create", 1, RecordedChange::Mark, Images::Good),
-    ("token-request", 1, RecordedChange::None, Images::Good),
+    ("sar-create", 1, RecordedChange::None, ImageVerdict::Good),
+    ("token-create", 1, RecordedChange::Mark, ImageVerdict::Good),
+    ("token-request", 1, RecordedChange::None, ImageVerdict::Good),
 ];
 
 /// Returns two mutating chains, one for all resources and one for a few simple resources, and a validating chain.
@@ -170,7 +170,7 @@ spec:
     )
 }
 
-fn expected(change: RecordedChange, object: &Value) -> Value {
+fn expected_object(change: RecordedChange, object: &Value) -> Value {
     let mut object = object.clone();
     let pod = |pod: &mut Value| {
         let containers = pod["spec"]["containers"].as_array_mut().unwrap();
@@ -193,16 +193,16 @@ async fn every_recorded_review_is_answered() {
     let server = Server::start("", &chains()).await;
     let http2 = server.http2_client();
     let mut sent_counts: Vec<(String, usize)> = Vec::new();
-    for exchange in recorded() {
+    for exchange in read_recorded_calls() {
         let row = FILES.iter().find(|(file, ..)| *file == exchange.file);
         let (file, _, change, images) = *row.unwrap_or_else(|| panic!("{} has no row", exchange.file));
         match sent_counts.last_mut() {
             Some((last, count)) if *last == file => *count += 1,
             _ => sent_counts.push((file.to_owned(), 1)),
         }
-        let plain = check(&server, &server.client, &exchange, change, images).await;
+        let plain = check_call(&server, &server.client, &exchange, change, images).await;
         assert_eq!(plain, Version::HTTP_11, "{file}");
-        let beta = check(&server, &http2, &exchange.beta(), change, images).await;
+        let beta = check_call(&server, &http2, &exchange.into_v1beta1(), change, images).await;
         assert_eq!(beta, Version::HTTP_2, "{file}");
     }
     let expected: Vec<_> = FILES
@@ -213,12 +213,12 @@ async fn every_recorded_review_is_answered() {
 }
 
 /// Sends a recorded review to each path of the server, and checks the verdicts. Returns the replies' HTTP version.
-async fn check(
+async fn check_call(
     server: &Server,
     client: &Client,
     exchange: &RecordedCall,
     change: RecordedChange,
-    images: Images,
+    images: ImageVerdict,
 ) -> Version {
     let file = &exchange.file;
     let object = &exchange.review["request"]["object"];
@@ -234,7 +234,7 @@ async fn check(
         let reply = exchange.send(client, server, path).await;
         assert_eq!(*version.get_or_insert(reply.version), reply.version, "{file} {path}");
         let verdict = ReviewVerdict::parse(&exchange.review, &reply);
-        let refuses = validates && images == Images::Refused;
+        let refuses = validates && images == ImageVerdict::Refused;
         assert_eq!(verdict.is_allowed(), !refuses, "{file} {path}: {verdict:?}");
         if refuses {
             assert_eq!(verdict.code(), 403, "{file} {path}");
@@ -255,8 +255,8 @@ async fn check(
             change != RecordedChange::None,
             "{file} {path}: {verdict:?}"
         );
-        let changed = verdict.applied_to(object);
-        assert_eq!(changed, expected(change, object), "{file} {path}");
+        let changed = verdict.patched_object(object);
+        assert_eq!(changed, expected_object(change, object), "{file} {path}");
     }
     version.unwrap()
 }

@@ -23,19 +23,19 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{
-    resources::{NAMESPACED, PLURAL, chain, in_namespace},
+    resources::{CHAIN_PLURAL, NAMESPACED_PLURAL, chain, chain_in_namespace},
     server::{POD, ReviewedResource, certificates},
 };
 use crate::{
     scene::{store, write},
-    setting::{Setting, TOKEN, eventually},
+    setting::{Setting, TOKEN, wait_until},
 };
 
 const MUTATING: &str = "mutatingwebhookconfigurations";
 const VALIDATING: &str = "validatingwebhookconfigurations";
 const NAME: &str = "admittance";
 const NAMESPACE: &str = "admittance-system";
-const SECRET: &str = "admittance-tls";
+const SECRET_NAME: &str = "admittance-tls";
 const HOST: &str = "admittance.admittance-system.svc";
 
 /// A configuration in which the leader writes the webhook configurations, and the Pods issue their own certificate.
@@ -44,9 +44,9 @@ dialect:
   kubernetes:
     webhookConfigurations: { excludeNamespaces: [monitoring], certificate: { overlap: 1s } }
 ";
-const RESOURCES: &str = "definitions: [ { kubernetes: {} } ]";
+const CLUSTER_DEFINITIONS: &str = "definitions: [ { kubernetes: {} } ]";
 
-fn setting() -> Setting {
+fn setting_with_namespace() -> Setting {
     let setting = Setting::new();
     setting
         .server
@@ -65,7 +65,7 @@ impl RegisteringReplica {
     }
 
     async fn start_in(directory: TempDir, setting: &Setting, config: &str) -> Self {
-        let program = serve(&directory, setting, config).start().await.unwrap();
+        let program = program_builder(&directory, setting, config).start().await.unwrap();
         Self { directory, program }
     }
 
@@ -74,12 +74,12 @@ impl RegisteringReplica {
         SocketAddr::from(([127, 0, 0, 1], url.port_u16().unwrap()))
     }
 
-    async fn message(&self, bundle: &str, resource: ReviewedResource<'_>) -> String {
-        self.message_at("/validate", bundle, resource).await
+    async fn denial_message(&self, bundle: &str, resource: ReviewedResource<'_>) -> String {
+        self.denial_message_at("/validate", bundle, resource).await
     }
 
     /// Reviews this object at a path of the replica, trusting `bundle`, and returns the message of the denial.
-    async fn message_at(&self, path: &str, bundle: &str, resource: ReviewedResource<'_>) -> String {
+    async fn denial_message_at(&self, path: &str, bundle: &str, resource: ReviewedResource<'_>) -> String {
         let review = resource.review("u1").to_string();
         let (stream, _) = connect(self.address(), bundle).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
@@ -102,8 +102,8 @@ impl RegisteringReplica {
     }
 }
 
-fn serve(directory: &TempDir, setting: &Setting, config: &str) -> Serve {
-    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+fn program_builder(directory: &TempDir, setting: &Setting, config: &str) -> Serve {
+    let kubeconfig = setting.kubeconfig_for_user(&format!("{{token: {TOKEN}}}"));
     let config = format!("{config}\ncluster: {{ kubeconfig: {} }}\n", kubeconfig.display());
     let config = write(directory, "admittance.yaml", config);
     Serve::new(config).unwrap().store(store())
@@ -135,29 +135,29 @@ async fn connect(
     Ok((TokioIo::new(stream), certificate))
 }
 
-fn webhooks(setting: &Setting, plural: &str) -> Value {
+fn stored_webhooks(setting: &Setting, plural: &str) -> Value {
     let mut configuration = setting.server.object(plural, "", NAME).unwrap_or_default();
     if let Some(webhook_list) = configuration["webhooks"].as_array_mut() {
-        webhook_list.retain(|webhook| webhook["clientConfig"]["service"]["path"] != DEFINITIONS);
+        webhook_list.retain(|webhook| webhook["clientConfig"]["service"]["path"] != DEFINITIONS_PATH);
     }
     configuration["webhooks"].take()
 }
 
 /// Returns the CA bundle in the webhook configurations, as PEM.
-fn bundle(setting: &Setting) -> String {
-    let encoded = webhooks(setting, VALIDATING)[0]["clientConfig"]["caBundle"].clone();
+fn ca_bundle(setting: &Setting) -> String {
+    let encoded = stored_webhooks(setting, VALIDATING)[0]["clientConfig"]["caBundle"].clone();
     let decoded = BASE64_STANDARD.decode(encoded.as_str().unwrap_or_default()).unwrap();
     String::from_utf8(decoded).unwrap()
 }
 
-fn authorities(bundle: &str) -> usize {
+fn authority_count(bundle: &str) -> usize {
     bundle.matches("BEGIN CERTIFICATE").count()
 }
 
 async fn until_registered(setting: &Setting, resources: &[&str]) {
     let resources: BTreeSet<_> = resources.iter().map(|name| json!([name]).to_string()).collect();
-    eventually(&format!("rules for {resources:?}"), async || {
-        let webhooks = webhooks(setting, VALIDATING);
+    wait_until(&format!("rules for {resources:?}"), async || {
+        let webhooks = stored_webhooks(setting, VALIDATING);
         let rules = webhooks[0]["rules"].as_array().into_iter().flatten();
         let registered_resources: BTreeSet<_> = rules.map(|rule| rule["resources"].to_string()).collect();
         registered_resources == resources
@@ -165,16 +165,16 @@ async fn until_registered(setting: &Setting, resources: &[&str]) {
     .await;
 }
 
-fn chain_of(name: &str, resource: &str, message: &str) -> Value {
+fn chain_for_resource(name: &str, resource: &str, message: &str) -> Value {
     let mut chain = chain(name, message);
     chain["spec"]["rules"][0]["resources"] = json!([resource]);
     chain
 }
 
 /// The path of the webhook that validates definitions before the API server stores them.
-const DEFINITIONS: &str = "/definitions";
+const DEFINITIONS_PATH: &str = "/definitions";
 
-const SECRETS: ReviewedResource<'static> = ReviewedResource {
+const SECRET_CREATION: ReviewedResource<'static> = ReviewedResource {
     operation: "CREATE",
     resource: "/v1/secrets",
     kind: "Secret",
@@ -182,14 +182,14 @@ const SECRETS: ReviewedResource<'static> = ReviewedResource {
 
 #[tokio::test]
 async fn webhook_configurations_follow_the_live_chains() {
-    let setting = setting();
-    setting.server.put(PLURAL, chain("pods", "first"));
+    let setting = setting_with_namespace();
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
     let foreign = json!({"metadata": {"name": "other"}, "webhooks": [{"name": "other.example.com"}]});
     setting.server.put(VALIDATING, foreign);
     let foreign = setting.server.object(VALIDATING, "", "other");
-    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, CLUSTER_DEFINITIONS].concat()).await;
     until_registered(&setting, &["pods"]).await;
-    let registered_webhooks = webhooks(&setting, VALIDATING);
+    let registered_webhooks = stored_webhooks(&setting, VALIDATING);
     assert_eq!(registered_webhooks.as_array().unwrap().len(), 1);
     assert_eq!(registered_webhooks[0]["failurePolicy"], "Fail");
     assert_eq!(registered_webhooks[0]["timeoutSeconds"], 2);
@@ -202,43 +202,56 @@ async fn webhook_configurations_follow_the_live_chains() {
     // The configuration has a second webhook, because the chains of this program are resources of the cluster. Before
     // the API server stores such a chain, it calls this webhook, which validates the chain.
     let all_webhooks = setting.server.object(VALIDATING, "", NAME).unwrap()["webhooks"].take();
-    assert_eq!(all_webhooks[1]["clientConfig"]["service"]["path"], DEFINITIONS);
+    assert_eq!(all_webhooks[1]["clientConfig"]["service"]["path"], DEFINITIONS_PATH);
     assert_eq!(
         all_webhooks[1]["clientConfig"]["caBundle"],
         registered_webhooks[0]["clientConfig"]["caBundle"]
     );
     assert_eq!(all_webhooks[1]["failurePolicy"], "Ignore");
-    assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
+    assert!(
+        replica
+            .denial_message(&ca_bundle(&setting), POD)
+            .await
+            .contains("first")
+    );
 
     // This chain has another failure policy, so it gets a webhook of its own.
-    let mut ignored = chain_of("secrets", "secrets", "second");
-    ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
-    setting.server.put(PLURAL, ignored);
+    let mut ignoring_chain = chain_for_resource("secrets", "secrets", "second");
+    ignoring_chain["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
+    setting.server.put(CHAIN_PLURAL, ignoring_chain);
     until_registered(&setting, &["pods", "secrets"]).await;
-    assert!(replica.message(&bundle(&setting), SECRETS).await.contains("second"));
+    assert!(
+        replica
+            .denial_message(&ca_bundle(&setting), SECRET_CREATION)
+            .await
+            .contains("second")
+    );
 
-    let original_webhooks = webhooks(&setting, VALIDATING);
-    let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
-    changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
-    changed["webhooks"]
+    let original_webhooks = stored_webhooks(&setting, VALIDATING);
+    let mut changed_configuration = setting.server.object(VALIDATING, "", NAME).unwrap();
+    changed_configuration["webhooks"][0]["failurePolicy"] = json!("Ignore");
+    changed_configuration["webhooks"]
         .as_array_mut()
         .unwrap()
         .push(json!({"name": "more.example.com"}));
-    setting.server.put(VALIDATING, changed);
-    let is_restored = async || webhooks(&setting, VALIDATING) == original_webhooks;
-    eventually("the configuration as it was", is_restored).await;
+    setting.server.put(VALIDATING, changed_configuration);
+    let is_restored = async || stored_webhooks(&setting, VALIDATING) == original_webhooks;
+    wait_until("the configuration as it was", is_restored).await;
     setting.server.delete(VALIDATING, "", NAME);
-    eventually("the configuration that was deleted", is_restored).await;
+    wait_until("the configuration that was deleted", is_restored).await;
 
     let status = replica.configurations_status().await;
     assert_eq!((&status["isKeeper"], &status["problem"]), (&json!(true), &Value::Null));
     assert!(status["lastWrite"].is_string());
-    setting.server.delete(PLURAL, "", "secrets");
+    setting.server.delete(CHAIN_PLURAL, "", "secrets");
     until_registered(&setting, &["pods"]).await;
-    setting.server.delete(PLURAL, "", "pods");
-    eventually("no webhook", async || webhooks(&setting, VALIDATING) == json!([])).await;
-    assert_eq!(setting.server.count("create", VALIDATING), 2);
-    assert_eq!(setting.server.count("replace", VALIDATING), 4);
+    setting.server.delete(CHAIN_PLURAL, "", "pods");
+    wait_until("no webhook", async || {
+        stored_webhooks(&setting, VALIDATING) == json!([])
+    })
+    .await;
+    assert_eq!(setting.server.count_requests("create", VALIDATING), 2);
+    assert_eq!(setting.server.count_requests("replace", VALIDATING), 4);
     assert_eq!(setting.server.object(VALIDATING, "", "other"), foreign);
     let metrics = replica.program.metrics().await.unwrap();
     let labels = [("kind", "ValidatingWebhookConfiguration"), ("result", "ok")];
@@ -247,14 +260,21 @@ async fn webhook_configurations_follow_the_live_chains() {
 
     // The program lists and watches its own configurations and Secret by name, so it needs no rights to others.
     for verb in ["list", "watch"] {
-        let count = |part: &str| setting.server.count(verb, part);
-        let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
-        assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
-        let name_counts = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
+        let count = |part: &str| setting.server.count_requests(verb, part);
+        let plural_counts = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
+        assert!(
+            plural_counts.iter().all(|count| *count > 0),
+            "{verb}: {plural_counts:?}"
+        );
+        let name_counts = [NAME, SECRET_NAME].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
         // The name of the Secret begins with the name of the webhook configurations. So if requests are counted by the
         // name of the configurations, the requests for the Secret are counted as well.
-        assert_eq!(name_counts, [all.iter().sum(), all[2]], "{verb}");
-        assert_eq!(count(&format!("/namespaces/{NAMESPACE}/secrets?")), all[2], "{verb}");
+        assert_eq!(name_counts, [plural_counts.iter().sum(), plural_counts[2]], "{verb}");
+        assert_eq!(
+            count(&format!("/namespaces/{NAMESPACE}/secrets?")),
+            plural_counts[2],
+            "{verb}"
+        );
     }
 }
 
@@ -262,7 +282,7 @@ async fn webhook_configurations_follow_the_live_chains() {
 /// requests that match the webhook. So the leader registers webhooks only when a Pod is ready.
 #[tokio::test]
 async fn no_webhook_is_registered_before_a_pod_is_ready() {
-    let setting = setting();
+    let setting = setting_with_namespace();
     let slice = |is_ready: bool| {
         json!({
             "metadata": {
@@ -277,13 +297,14 @@ async fn no_webhook_is_registered_before_a_pod_is_ready() {
         .server
         .define_kind("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", true);
     setting.server.put("endpointslices", slice(false));
-    setting.server.put(PLURAL, chain("pods", "first"));
-    let mut replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
+    let mut replica =
+        RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, CLUSTER_DEFINITIONS].concat()).await;
     let reports_waiting =
         |line: &admittance_tests::ProgramLogLine| line.message().contains("when the Service has a ready Pod");
     replica
         .program
-        .until_logged("that it waits", reports_waiting)
+        .wait_for_log("that it waits", reports_waiting)
         .await
         .unwrap();
     for plural in [VALIDATING, MUTATING] {
@@ -296,16 +317,16 @@ async fn no_webhook_is_registered_before_a_pod_is_ready() {
 /// A chain of a namespace is never called for another one, even if it matches all kinds. No chain is called twice.
 #[tokio::test]
 async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
-    let setting = setting();
-    let mut everything = in_namespace(chain("all", "of a team"), "test");
-    everything["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
-    setting.server.put(NAMESPACED, everything);
-    let mut ignored = chain("pods", "of the cluster");
-    ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
-    setting.server.put(PLURAL, ignored);
-    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
+    let setting = setting_with_namespace();
+    let mut namespace_chain = chain_in_namespace(chain("all", "of a team"), "test");
+    namespace_chain["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
+    setting.server.put(NAMESPACED_PLURAL, namespace_chain);
+    let mut cluster_chain = chain("pods", "of the cluster");
+    cluster_chain["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
+    setting.server.put(CHAIN_PLURAL, cluster_chain);
+    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, CLUSTER_DEFINITIONS].concat()).await;
     until_registered(&setting, &["pods"]).await;
-    let list = webhooks(&setting, VALIDATING);
+    let list = stored_webhooks(&setting, VALIDATING);
     let registered_webhooks = list.as_array().unwrap();
     let summaries = registered_webhooks.iter().map(|webhook| {
         let expressions = webhook["namespaceSelector"]["matchExpressions"].as_array().unwrap();
@@ -330,26 +351,26 @@ async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
             ),
         ]
     );
-    let trusted = bundle(&setting);
+    let trusted_bundle = ca_bundle(&setting);
     for (path, of_team, of_cluster) in [
         ("/validate-cluster", false, true),
         ("/validate-namespaced", true, false),
     ] {
-        let message = replica.message_at(path, &trusted, POD).await;
+        let message = replica.denial_message_at(path, &trusted_bundle, POD).await;
         let mentions = [message.contains("of a team"), message.contains("of the cluster")];
         assert_eq!(mentions, [of_team, of_cluster], "{path}: {message}");
     }
 
     // Chains of a namespace need webhooks of their own. After the last such chain is deleted, there is a single webhook
     // again, whose path runs all chains.
-    setting.server.delete(NAMESPACED, "test", "all");
-    let path = || webhooks(&setting, VALIDATING)[0]["clientConfig"]["service"]["path"].take();
-    eventually("one webhook for all chains", async || path() == "/validate").await;
-    assert_eq!(webhooks(&setting, VALIDATING).as_array().unwrap().len(), 1);
+    setting.server.delete(NAMESPACED_PLURAL, "test", "all");
+    let path = || stored_webhooks(&setting, VALIDATING)[0]["clientConfig"]["service"]["path"].take();
+    wait_until("one webhook for all chains", async || path() == "/validate").await;
+    assert_eq!(stored_webhooks(&setting, VALIDATING).as_array().unwrap().len(), 1);
 }
 
 /// Returns a Secret with a certificate that is valid for 10 more days of its 90, and the CA of this certificate as PEM.
-fn ending_secret() -> (Value, String) {
+fn expiring_secret() -> (Value, String) {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     let now = SystemTime::now();
     let params = |names: &[&str]| {
@@ -368,7 +389,7 @@ fn ending_secret() -> (Value, String) {
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let leaf = leaf.signed_by(&key, &authority).unwrap();
     let secret = json!({
-        "metadata": {"namespace": NAMESPACE, "name": SECRET},
+        "metadata": {"namespace": NAMESPACE, "name": SECRET_NAME},
         "type": "kubernetes.io/tls",
         "data": {
             "tls.crt": BASE64_STANDARD.encode(leaf.pem()),
@@ -380,23 +401,23 @@ fn ending_secret() -> (Value, String) {
 }
 
 /// Connects to these replicas until all of them present a new certificate. No handshake may fail.
-async fn until_replaced(setting: &Setting, replicas: &[&RegisteringReplica]) {
-    eventually("a configuration", async || !bundle(setting).is_empty()).await;
-    let mut trusted = bundle(setting);
+async fn until_certificates_replaced(setting: &Setting, replicas: &[&RegisteringReplica]) {
+    wait_until("a configuration", async || !ca_bundle(setting).is_empty()).await;
+    let mut trusted_bundle = ca_bundle(setting);
     let mut old_certificates = Vec::new();
     for replica in replicas {
-        old_certificates.push(connect(replica.address(), &trusted).await.unwrap().1);
+        old_certificates.push(connect(replica.address(), &trusted_bundle).await.unwrap().1);
     }
-    eventually("another certificate", async || {
-        let current_bundle = bundle(setting);
+    wait_until("another certificate", async || {
+        let current_bundle = ca_bundle(setting);
         let mut replaced_count = 0;
         for (replica, old_certificate) in replicas.iter().zip(&old_certificates) {
-            match connect(replica.address(), &trusted).await {
+            match connect(replica.address(), &trusted_bundle).await {
                 Ok((_, certificate)) => replaced_count += usize::from(certificate != *old_certificate),
                 Err(error) => panic!("a handshake failed: {error}"),
             }
         }
-        trusted = current_bundle;
+        trusted_bundle = current_bundle;
         replaced_count == replicas.len()
     })
     .await;
@@ -404,90 +425,102 @@ async fn until_replaced(setting: &Setting, replicas: &[&RegisteringReplica]) {
 
 #[tokio::test]
 async fn a_certificate_is_replaced_without_a_failed_handshake() {
-    let setting = setting();
-    setting.server.put(PLURAL, chain("pods", "first"));
-    let (secret, first) = ending_secret();
+    let setting = setting_with_namespace();
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
+    let (secret, old_bundle) = expiring_secret();
     setting.server.put("secrets", secret);
-    let config = [MANAGED_CONFIGURATIONS, RESOURCES].concat();
+    let config = [MANAGED_CONFIGURATIONS, CLUSTER_DEFINITIONS].concat();
     let mut leader = RegisteringReplica::start(&setting, &config).await;
-    let other = RegisteringReplica::start(&setting, &config).await;
-    until_replaced(&setting, &[&leader, &other]).await;
+    let follower = RegisteringReplica::start(&setting, &config).await;
+    until_certificates_replaced(&setting, &[&leader, &follower]).await;
 
     // The new CA was in the bundle before a replica presented the new certificate. The old CA is still there.
-    assert_eq!(authorities(&bundle(&setting)), 2);
-    assert!(connect(other.address(), &first).await.is_err());
-    let secret = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
+    assert_eq!(authority_count(&ca_bundle(&setting)), 2);
+    assert!(connect(follower.address(), &old_bundle).await.is_err());
+    let secret = setting.server.object("secrets", NAMESPACE, SECRET_NAME).unwrap();
     assert_eq!(secret["data"].as_object().unwrap().len(), 3);
-    assert_eq!(setting.server.count("replace", SECRET), 2);
+    assert_eq!(setting.server.count_requests("replace", SECRET_NAME), 2);
 
     // When the leader stops, it leaves the webhook configurations. The next leader maintains them.
     assert_eq!(leader.configurations_status().await["isKeeper"], true);
     leader.program.terminate().unwrap();
     leader.program.wait_for_end().await.unwrap();
-    let remaining_webhooks = webhooks(&setting, VALIDATING);
+    let remaining_webhooks = stored_webhooks(&setting, VALIDATING);
     assert_eq!(remaining_webhooks.as_array().unwrap().len(), 1);
-    eventually("another leader", async || {
-        other.configurations_status().await["isKeeper"] == true
+    wait_until("another leader", async || {
+        follower.configurations_status().await["isKeeper"] == true
     })
     .await;
-    setting.server.put(PLURAL, chain_of("secrets", "secrets", "second"));
+    setting
+        .server
+        .put(CHAIN_PLURAL, chain_for_resource("secrets", "secrets", "second"));
     until_registered(&setting, &["pods", "secrets"]).await;
-    assert!(other.message(&bundle(&setting), SECRETS).await.contains("second"));
-    assert_eq!(setting.server.count("replace", SECRET), 2);
+    assert!(
+        follower
+            .denial_message(&ca_bundle(&setting), SECRET_CREATION)
+            .await
+            .contains("second")
+    );
+    assert_eq!(setting.server.count_requests("replace", SECRET_NAME), 2);
 }
 
 #[tokio::test]
 async fn a_deleted_secret_is_replaced_by_one_with_a_new_certificate() {
-    let setting = setting();
-    setting.server.put(PLURAL, chain("pods", "first"));
-    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
+    let setting = setting_with_namespace();
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
+    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, CLUSTER_DEFINITIONS].concat()).await;
     until_registered(&setting, &["pods"]).await;
-    let before = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
-    setting.server.delete("secrets", NAMESPACE, SECRET);
-    until_replaced(&setting, &[&replica]).await;
-    let after = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
+    let before = setting.server.object("secrets", NAMESPACE, SECRET_NAME).unwrap();
+    setting.server.delete("secrets", NAMESPACE, SECRET_NAME);
+    until_certificates_replaced(&setting, &[&replica]).await;
+    let after = setting.server.object("secrets", NAMESPACE, SECRET_NAME).unwrap();
     assert_ne!(after["data"]["tls.crt"], before["data"]["tls.crt"]);
-    assert_eq!(authorities(&bundle(&setting)), 2);
+    assert_eq!(authority_count(&ca_bundle(&setting)), 2);
 }
 
 #[tokio::test]
 async fn webhook_fields_that_the_api_server_drops_are_written_only_once() {
-    let setting = setting();
+    let setting = setting_with_namespace();
     setting.server.forget_field("matchConditions");
-    let everything = |message: &str| {
+    let catch_all_chain = |message: &str| {
         let mut chain = chain("all", message);
         chain["spec"]["rules"] = json!([{"operations": ["CREATE"], "resources": ["*"]}]);
         chain
     };
-    setting.server.put(PLURAL, everything("first"));
-    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
+    setting.server.put(CHAIN_PLURAL, catch_all_chain("first"));
+    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, CLUSTER_DEFINITIONS].concat()).await;
     until_registered(&setting, &["*"]).await;
-    assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
+    assert_eq!(stored_webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
     let configuration_path = format!("{VALIDATING}/{NAME}");
-    let get_count = || setting.server.count("get", &configuration_path);
+    let get_count = || setting.server.count_requests("get", &configuration_path);
     // The two changes below affect only the messages of the chain. Its webhook stays the same, so the leader must not
     // write the webhook configuration again.
     for message in ["second", "third"] {
         let before = get_count();
-        setting.server.put(PLURAL, everything(message));
-        let is_live = async || replica.message(&bundle(&setting), POD).await.contains(message);
-        eventually(message, is_live).await;
-        eventually("another look", async || get_count() > before).await;
+        setting.server.put(CHAIN_PLURAL, catch_all_chain(message));
+        let is_live = async || {
+            replica
+                .denial_message(&ca_bundle(&setting), POD)
+                .await
+                .contains(message)
+        };
+        wait_until(message, is_live).await;
+        wait_until("another look", async || get_count() > before).await;
     }
-    let writes = |verb: &str| setting.server.count(verb, VALIDATING);
+    let writes = |verb: &str| setting.server.count_requests(verb, VALIDATING);
     assert_eq!((writes("create"), writes("replace")), (1, 0));
 
-    let original_webhooks = webhooks(&setting, VALIDATING);
-    let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
-    changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
-    setting.server.put(VALIDATING, changed);
-    let is_restored = async || webhooks(&setting, VALIDATING) == original_webhooks;
-    eventually("the configuration as it was", is_restored).await;
+    let original_webhooks = stored_webhooks(&setting, VALIDATING);
+    let mut changed_configuration = setting.server.object(VALIDATING, "", NAME).unwrap();
+    changed_configuration["webhooks"][0]["failurePolicy"] = json!("Ignore");
+    setting.server.put(VALIDATING, changed_configuration);
+    let is_restored = async || stored_webhooks(&setting, VALIDATING) == original_webhooks;
+    wait_until("the configuration as it was", is_restored).await;
 }
 
 #[tokio::test]
 async fn changes_during_an_outage_of_the_api_server_are_written_later() {
-    let setting = setting();
+    let setting = setting_with_namespace();
     let directory = tempfile::tempdir().unwrap();
     let chains = |chains: &[Value]| chains.iter().map(|chain| format!("---\n{chain}\n")).collect::<String>();
     let pods = chain("pods", "first");
@@ -495,52 +528,57 @@ async fn changes_during_an_outage_of_the_api_server_are_written_later() {
     let config = format!("{MANAGED_CONFIGURATIONS}definitions: [chains.yaml]");
     let replica = RegisteringReplica::start_in(directory, &setting, &config).await;
     until_registered(&setting, &["pods"]).await;
-    let trusted = bundle(&setting);
+    let trusted_bundle = ca_bundle(&setting);
 
     setting.server.become_unavailable();
-    let both = chains(&[pods, chain_of("secrets", "secrets", "second")]);
-    write(&replica.directory, "chains.yaml", both);
+    let both_chains = chains(&[pods, chain_for_resource("secrets", "secrets", "second")]);
+    write(&replica.directory, "chains.yaml", both_chains);
     let is_live = |status: &Value| status["revision"] == 2;
-    replica.program.until_status("the change", is_live).await.unwrap();
-    assert!(replica.message(&trusted, SECRETS).await.contains("second"));
+    replica.program.wait_for_status("the change", is_live).await.unwrap();
+    assert!(
+        replica
+            .denial_message(&trusted_bundle, SECRET_CREATION)
+            .await
+            .contains("second")
+    );
     let is_problem_reported = |status: &Value| status["webhookConfigurations"]["problem"].is_string();
     replica
         .program
-        .until_status("the problem", is_problem_reported)
+        .wait_for_status("the problem", is_problem_reported)
         .await
         .unwrap();
     setting.server.become_available();
     until_registered(&setting, &["pods", "secrets"]).await;
-    assert_eq!(bundle(&setting), trusted);
+    assert_eq!(ca_bundle(&setting), trusted_bundle);
 }
 
 /// If a counter first appeared with the value 1, PromQL's `increase()` would miss the first failure.
 #[tokio::test]
 async fn failure_counters_start_at_zero() {
-    let setting = setting();
+    let setting = setting_with_namespace();
     let config = "
 dialect: { kubernetes: { webhookConfigurations: {}, audit: {} } }
 ";
-    let replica = RegisteringReplica::start(&setting, &[config, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[config, CLUSTER_DEFINITIONS].concat()).await;
     let metrics = replica.program.metrics().await.unwrap();
-    let configurations = "admittance_webhook_configuration_writes_total";
-    let requests = "admittance_cluster_requests_total";
+    let configuration_writes = "admittance_webhook_configuration_writes_total";
+    let cluster_requests = "admittance_cluster_requests_total";
     let table: [(&str, &[(&str, &str)]); 9] = [
         ("admittance_status_writes_total", &[("result", "failed")]),
         (
-            configurations,
+            configuration_writes,
             &[("kind", "MutatingWebhookConfiguration"), ("result", "failed")],
         ),
         (
-            configurations,
+            configuration_writes,
             &[("kind", "ValidatingWebhookConfiguration"), ("result", "failed")],
         ),
-        (configurations, &[("kind", "Secret"), ("result", "failed")]),
+        (configuration_writes, &[("kind", "Secret"), ("result", "failed")]),
         ("admittance_audits_total", &[("result", "incomplete")]),
         ("admittance_audit_report_writes_total", &[("result", "failed")]),
-        (requests, &[("verb", "get"), ("result", "unavailable")]),
-        (requests, &[("verb", "watch"), ("result", "forbidden")]),
-        (requests, &[("verb", "apply"), ("result", "timeout")]),
+        (cluster_requests, &[("verb", "get"), ("result", "unavailable")]),
+        (cluster_requests, &[("verb", "watch"), ("result", "forbidden")]),
+        (cluster_requests, &[("verb", "apply"), ("result", "timeout")]),
     ];
     for (name, labels) in table {
         assert_eq!(metrics.sum(name, labels), Some(0.0), "{name} {labels:?}");
@@ -549,64 +587,74 @@ dialect: { kubernetes: { webhookConfigurations: {}, audit: {} } }
 
 #[tokio::test]
 async fn missing_rights_in_the_cluster_are_reported_by_name() {
-    let setting = setting();
-    setting.server.put(PLURAL, chain("pods", "first"));
+    let setting = setting_with_namespace();
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
     setting.server.forbid("get", "secrets");
     setting.server.forbid("create", VALIDATING);
     let directory = tempfile::tempdir().unwrap();
-    let config = [MANAGED_CONFIGURATIONS, RESOURCES].concat();
-    let mut program = serve(&directory, &setting, &config).spawn().unwrap();
+    let config = [MANAGED_CONFIGURATIONS, CLUSTER_DEFINITIONS].concat();
+    let mut program = program_builder(&directory, &setting, &config).spawn().unwrap();
     let is_waiting = |line: &admittance_tests::ProgramLogLine| {
         line.message().contains("waiting for the certificate of this server")
             && line
                 .message()
                 .contains("give this program's account `get` on `secrets`")
     };
-    program.until_logged("the wait", is_waiting).await.unwrap();
+    program.wait_for_log("the wait", is_waiting).await.unwrap();
     setting.server.allow("get", "secrets");
-    program.until_serving().await.unwrap();
+    program.wait_until_serving().await.unwrap();
 
     // The program may not create one of its two webhook configurations, but it serves requests nevertheless. The status
     // says which configuration is missing.
-    let is_named = |status: &Value| {
+    let is_right_named = |status: &Value| {
         let problem = status["webhookConfigurations"]["problem"].as_str().unwrap_or_default();
         problem.contains("`create` on `validatingwebhookconfigurations`")
     };
-    program.until_status("the problem", is_named).await.unwrap();
+    program.wait_for_status("the problem", is_right_named).await.unwrap();
     let metrics = program.metrics().await.unwrap();
     let labels = [("kind", "ValidatingWebhookConfiguration"), ("result", "failed")];
     let failure_count = metrics.sum("admittance_webhook_configuration_writes_total", &labels);
     assert!(failure_count >= Some(1.0), "{failure_count:?}");
     setting.server.allow("create", VALIDATING);
     until_registered(&setting, &["pods"]).await;
-    let is_over = |status: &Value| status["webhookConfigurations"]["problem"].is_null();
-    program.until_status("no problem", is_over).await.unwrap();
+    let is_problem_gone = |status: &Value| status["webhookConfigurations"]["problem"].is_null();
+    program.wait_for_status("no problem", is_problem_gone).await.unwrap();
 }
 
 #[tokio::test]
 async fn the_ca_bundle_can_come_from_a_file() {
-    let setting = setting();
-    setting.server.put(PLURAL, chain("pods", "first"));
+    let setting = setting_with_namespace();
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &["--host", HOST]).await;
     let config = format!(
         "
 dialect: {{ kubernetes: {{ webhookConfigurations: {{ service: hooks.hooks-system, caBundle: ca.pem }} }} }}
 listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
-{RESOURCES}"
+{CLUSTER_DEFINITIONS}"
     );
-    let program = serve(&directory, &setting, &config)
+    let program = program_builder(&directory, &setting, &config)
         .variable("ADMITTANCE_SERVICE", format!("{NAME}.{NAMESPACE}"))
         .start()
         .await
         .unwrap();
     let replica = RegisteringReplica { directory, program };
     until_registered(&setting, &["pods"]).await;
-    assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
-    assert_eq!(setting.server.object("secrets", NAMESPACE, SECRET), None);
+    assert!(
+        replica
+            .denial_message(&ca_bundle(&setting), POD)
+            .await
+            .contains("first")
+    );
+    assert_eq!(setting.server.object("secrets", NAMESPACE, SECRET_NAME), None);
     let out = replica.directory.path().to_str().unwrap();
-    let renewed = Admittance::run(["certs", "--out", out, "--new-ca"]).await.unwrap();
-    assert_eq!(renewed.code, Some(0), "{}", renewed.stderr);
-    eventually("both authorities", async || authorities(&bundle(&setting)) == 2).await;
-    assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
+    let renewal_output = Admittance::run(["certs", "--out", out, "--new-ca"]).await.unwrap();
+    assert_eq!(renewal_output.code, Some(0), "{}", renewal_output.stderr);
+    wait_until("both authorities", async || authority_count(&ca_bundle(&setting)) == 2).await;
+    assert!(
+        replica
+            .denial_message(&ca_bundle(&setting), POD)
+            .await
+            .contains("first")
+    );
 }

@@ -9,12 +9,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
-    resources::{PLURAL, chain, start, start_as},
+    resources::{CHAIN_PLURAL, chain, start, start_with_resources},
     server::{POD, Server},
 };
 use crate::{
-    replicas::{own_name, replicas, until_known, until_ready, until_waiting},
-    setting::{Setting, eventually},
+    replicas::{own_name, replica_status, until_ready, until_replicas_known, until_waiting},
+    setting::{Setting, wait_until},
 };
 
 /// The time after which the Lease of a replica expires unless the replica renews it.
@@ -22,7 +22,7 @@ const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
 /// A replica that has prepared a new table must soon serve it. In the time between, the replica may renew its Lease at
 /// most this many times.
-const RENEWALS: usize = 2;
+const LATE_RENEWALS_MAX: usize = 2;
 
 fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
     lease["metadata"]["annotations"][format!("admittance.dev/{name}")].as_str()
@@ -35,7 +35,7 @@ fn can_serve(lease: &Value, table: Option<&str>) -> bool {
         .any(|name| annotation(lease, name) == table)
 }
 
-fn renewed(lease: &Value) -> Timestamp {
+fn renewal_time(lease: &Value) -> Timestamp {
     lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap()
 }
 
@@ -69,7 +69,7 @@ fn check_order(setting: &Setting) -> usize {
                     .map(|(_, replica)| replica)
                     .filter(|replica| annotation(replica, "live") == before)
                     .filter(|replica| replica["spec"]["holderIdentity"] != *leader)
-                    .filter(|replica| renewed(&lease).duration_since(renewed(replica)) < EXPIRY);
+                    .filter(|replica| renewal_time(&lease).duration_since(renewal_time(replica)) < EXPIRY);
                 for replica in serving {
                     assert!(
                         can_serve(replica, new),
@@ -108,7 +108,10 @@ fn check_order(setting: &Setting) -> usize {
         if target.is_some() && before == live && live.is_some() && live != target && is_waiting {
             let renewals = late_renewals.entry(name.clone()).or_default();
             *renewals += 1;
-            assert!(*renewals <= RENEWALS, "{name} has {target:?} and does not serve it");
+            assert!(
+                *renewals <= LATE_RENEWALS_MAX,
+                "{name} has {target:?} and does not serve it"
+            );
         }
         let previous = replicas.remove(&name).map(|(_, before)| before);
         replicas.insert(name, (previous, lease));
@@ -117,40 +120,40 @@ fn check_order(setting: &Setting) -> usize {
 }
 
 /// Returns the message with which the chain `pods` of this replica denies a Pod.
-async fn message(server: &Server) -> String {
+async fn denial_message(server: &Server) -> String {
     let verdict = server.review("/validate/pods", &POD.review("p1")).await;
     verdict.message().to_owned()
 }
 
 async fn until_message(server: &Server, text: &str) {
-    eventually(text, async || message(server).await.contains(text)).await;
+    wait_until(text, async || denial_message(server).await.contains(text)).await;
 }
 
-async fn three(setting: &Setting) -> [Server; 3] {
+async fn start_three(setting: &Setting) -> [Server; 3] {
     let servers = [start(setting).await, start(setting).await, start(setting).await];
     for server in &servers {
         until_ready(&server.program).await;
     }
-    until_known(&servers[0].program, 3).await;
+    until_replicas_known(&servers[0].program, 3).await;
     servers
 }
 
 #[tokio::test]
 async fn a_hanging_replica_delays_the_other_replicas_and_is_reported_by_name() {
     let setting = Setting::new();
-    setting.server.put(PLURAL, chain("pods", "first"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
     let first = start(&setting).await;
     until_ready(&first.program).await;
     let mut slow = start(&setting).await;
     until_ready(&slow.program).await;
     let name = own_name(&slow.program).await;
-    until_known(&first.program, 2).await;
+    until_replicas_known(&first.program, 2).await;
 
     slow.program.suspend().unwrap();
-    setting.server.put(PLURAL, chain("pods", "second"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "second"));
     let waiting = until_waiting(&first.program, &name).await;
     assert!(waiting.contains("has not prepared"), "{waiting}");
-    assert!(message(&first).await.contains("first"));
+    assert!(denial_message(&first).await.contains("first"));
     let status_output = first.run_command(&["status", "--fleet"]).await;
     assert!(
         status_output.stdout.contains("a change waits:") && status_output.stdout.contains(&name),
@@ -167,7 +170,7 @@ async fn a_hanging_replica_delays_the_other_replicas_and_is_reported_by_name() {
     // A replica that shuts down gives up its Lease, so the others do not wait for it.
     slow.program.terminate().unwrap();
     slow.program.wait_for_end().await.unwrap();
-    setting.server.put(PLURAL, chain("pods", "third"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "third"));
     until_message(&first, "third").await;
     check_order(&setting);
 }
@@ -175,14 +178,14 @@ async fn a_hanging_replica_delays_the_other_replicas_and_is_reported_by_name() {
 #[tokio::test]
 async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
     let setting = Setting::new();
-    setting.server.put(PLURAL, chain("pods", "first"));
-    let [mut leader, mut second, third] = three(&setting).await;
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
+    let [mut leader, mut second, third] = start_three(&setting).await;
 
     second.program.suspend().unwrap();
-    setting.server.put(PLURAL, chain("pods", "second"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "second"));
     until_waiting(&leader.program, "has not prepared").await;
-    eventually("the Lease of the leader says what is prepared", async || {
-        let replicas = replicas(&third.program).await;
+    wait_until("the Lease of the leader says what is prepared", async || {
+        let replicas = replica_status(&third.program).await;
         let mut known_replicas = replicas["replicas"].as_array().into_iter().flatten();
         known_replicas.any(|replica| replica["leader"] == true && replica["prepared"] != replica["live"])
     })
@@ -195,9 +198,9 @@ async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
 
     // While the API server is down, replicas answer reviews, but no change goes live.
     setting.server.become_unavailable();
-    setting.server.put(PLURAL, chain("pods", "third"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "third"));
     for server in [&second, &third] {
-        assert!(message(server).await.contains("second"));
+        assert!(denial_message(server).await.contains("second"));
         assert!(server.program.is_ready().await);
     }
     setting.server.become_available();
@@ -208,7 +211,7 @@ async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
     // By the time a new replica is ready, it serves the table that the other replicas serve.
     let new = start(&setting).await;
     until_ready(&new.program).await;
-    assert!(message(&new).await.contains("third"));
+    assert!(denial_message(&new).await.contains("third"));
     second.program.kill().await.unwrap();
     check_order(&setting);
 }
@@ -216,15 +219,15 @@ async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
 #[tokio::test]
 async fn a_rollback_applies_to_all_replicas() {
     let setting = Setting::new();
-    setting.server.put(PLURAL, chain("pods", "first"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
     let servers = [start(&setting).await, start(&setting).await];
     for server in &servers {
         until_ready(&server.program).await;
     }
     for server in &servers {
-        until_known(&server.program, 2).await;
+        until_replicas_known(&server.program, 2).await;
     }
-    setting.server.put(PLURAL, chain("pods", "second"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "second"));
     for server in &servers {
         until_message(server, "second").await;
     }
@@ -241,7 +244,7 @@ async fn a_rollback_applies_to_all_replicas() {
         "{}",
         rollback_output.stderr
     );
-    assert!(message(&servers[0]).await.contains("second"));
+    assert!(denial_message(&servers[0]).await.contains("second"));
     let rollback_output = servers[1].run_command(&["rollback", "1"]).await;
     assert_eq!(
         rollback_output.code,
@@ -260,7 +263,7 @@ async fn a_rollback_applies_to_all_replicas() {
 #[tokio::test]
 async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
     let setting = Setting::new();
-    setting.server.put(PLURAL, chain("pods", "first"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
     let namespaced = json!({
         "apiVersion": "admittance.dev/v1alpha1",
         "kind": "NamespacedAdmissionChain",
@@ -272,8 +275,8 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
         },
     });
     let allowing = [
-        start_as(&setting, "namespaced: { webhooks: Any }", "").await,
-        start_as(&setting, "namespaced: { webhooks: Any }", "").await,
+        start_with_resources(&setting, "namespaced: { webhooks: Any }", "").await,
+        start_with_resources(&setting, "namespaced: { webhooks: Any }", "").await,
     ];
     for server in &allowing {
         until_ready(&server.program).await;
@@ -282,7 +285,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
     let mut strict = start(&setting).await;
     until_ready(&strict.program).await;
     let name = own_name(&strict.program).await;
-    until_known(&allowing[0].program, 3).await;
+    until_replicas_known(&allowing[0].program, 3).await;
     setting.server.put("namespacedadmissionchains", namespaced);
     let waiting = until_waiting(&allowing[0].program, "webhooks").await;
     assert!(waiting.contains(&format!("{name} has not prepared")), "{waiting}");
@@ -297,7 +300,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
     for server in &allowing {
         server
             .program
-            .until_logged_after(mark, "who is waited for", logged)
+            .wait_for_log_after(mark, "who is waited for", logged)
             .await
             .unwrap();
         assert_eq!(chains(server).await, 1);
@@ -305,12 +308,12 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
     strict.program.terminate().unwrap();
     strict.program.wait_for_end().await.unwrap();
     for server in &allowing {
-        eventually("the chain of the namespace is live", async || chains(server).await == 2).await;
+        wait_until("the chain of the namespace is live", async || chains(server).await == 2).await;
     }
     // The new replica cannot use the chain, so it does not become ready, but the others do not wait for it.
     let late_server = start(&setting).await;
-    let knows_target = async || replicas(&late_server.program).await["target"] != Value::Null;
-    eventually("it knows what the others serve", knows_target).await;
+    let knows_target = async || replica_status(&late_server.program).await["target"] != Value::Null;
+    wait_until("it knows what the others serve", knows_target).await;
     let answer = late_server
         .client
         .get(&late_server.program.admin_url("/readyz"))
@@ -318,7 +321,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
         .unwrap();
     assert_eq!(answer.status, 503);
     assert_eq!(answer.json().unwrap()["reason"], "the replicas serve another table");
-    setting.server.put(PLURAL, chain("pods", "second"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "second"));
     for server in &allowing {
         until_message(server, "second").await;
     }

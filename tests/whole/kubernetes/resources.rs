@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::server::{POD, ReviewedResource, Server, certificates};
 use crate::{
     scene::{store, write},
-    setting::{Setting, TOKEN, eventually},
+    setting::{Setting, TOKEN, wait_until},
 };
 
-pub(super) const PLURAL: &str = "admissionchains";
-pub(super) const NAMESPACED: &str = "namespacedadmissionchains";
-const EXCEPTIONS: &str = "admissionexceptions";
+pub(super) const CHAIN_PLURAL: &str = "admissionchains";
+pub(super) const NAMESPACED_PLURAL: &str = "namespacedadmissionchains";
+const EXCEPTION_PLURAL: &str = "admissionexceptions";
 
 /// Returns a chain that denies every Pod with this message.
 pub(super) fn chain(name: &str, message: &str) -> Value {
@@ -30,17 +30,17 @@ pub(super) fn chain(name: &str, message: &str) -> Value {
 }
 
 pub(super) async fn start(setting: &Setting) -> Server {
-    start_with(setting, "").await
+    start_with_additions(setting, "").await
 }
 
-pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
-    start_as(setting, "", additions).await
+pub(super) async fn start_with_additions(setting: &Setting, additions: &str) -> Server {
+    start_with_resources(setting, "", additions).await
 }
 
 /// Starts a server that reads chains from the cluster. `resources` configures how it reads them, and `additions` has
 /// further keys.
-pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str) -> Server {
-    start_reading(
+pub(super) async fn start_with_resources(setting: &Setting, resources: &str, additions: &str) -> Server {
+    start_with_definitions(
         setting,
         &format!("definitions: [ {{ kubernetes: {{ {resources} }} }} ]\n{additions}"),
     )
@@ -48,12 +48,12 @@ pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str
 }
 
 /// Starts a server. `definitions` is the part of its configuration that begins with the key `definitions`.
-pub(super) async fn start_reading(setting: &Setting, definitions: &str) -> Server {
-    start_at(setting, definitions, store()).await
+pub(super) async fn start_with_definitions(setting: &Setting, definitions: &str) -> Server {
+    start_with_definitions_and_store(setting, definitions, store()).await
 }
 
-pub(super) async fn start_storing(setting: &Setting, additions: &str, store: &Path) -> Server {
-    start_at(
+pub(super) async fn start_with_store(setting: &Setting, additions: &str, store: &Path) -> Server {
+    start_with_definitions_and_store(
         setting,
         &format!("definitions: [ {{ kubernetes: {{}} }} ]\n{additions}"),
         store,
@@ -61,10 +61,10 @@ pub(super) async fn start_storing(setting: &Setting, additions: &str, store: &Pa
     .await
 }
 
-async fn start_at(setting: &Setting, definitions: &str, store: &Path) -> Server {
+async fn start_with_definitions_and_store(setting: &Setting, definitions: &str, store: &Path) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
-    let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
+    let kubeconfig = setting.kubeconfig_for_user(&format!("{{token: {TOKEN}}}"));
     let config = format!(
         "
 dialect: {{ kubernetes: {{}} }}
@@ -78,7 +78,7 @@ cluster: {{ kubeconfig: {} }}
 }
 
 impl Server {
-    pub(super) async fn message(&self) -> String {
+    pub(super) async fn denial_message(&self) -> String {
         let verdict = self.review("/validate", &POD.review("p1")).await;
         if verdict.is_allowed() {
             String::new()
@@ -89,7 +89,7 @@ impl Server {
 
     pub(super) async fn until_revision(&self, revision: u64) {
         let is_live = |status: &Value| status["revision"] == revision;
-        self.program.until_status("the change", is_live).await.unwrap();
+        self.program.wait_for_status("the change", is_live).await.unwrap();
     }
 
     pub(super) async fn run_command(&self, arguments: &[&str]) -> FinishedProgram {
@@ -102,34 +102,38 @@ impl Server {
 #[tokio::test]
 async fn chains_are_read_from_resources() {
     let setting = Setting::new();
-    setting.server.put(PLURAL, chain("pods", "first"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
     let server = start(&setting).await;
-    assert!(server.message().await.contains("first"));
+    assert!(server.denial_message().await.contains("first"));
 
-    setting.server.put(PLURAL, chain("pods", "second"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "second"));
     server.until_revision(2).await;
-    assert!(server.message().await.contains("second"));
+    assert!(server.denial_message().await.contains("second"));
 
     // The last valid version of the invalid chain stays in force. Other changes go live.
     let mut bad = chain("pods", "third");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
-    setting.server.put(PLURAL, bad);
-    setting.server.put(PLURAL, chain("zother", "fourth"));
+    setting.server.put(CHAIN_PLURAL, bad);
+    setting.server.put(CHAIN_PLURAL, chain("zother", "fourth"));
     let is_reported = |status: &Value| {
         status["problem"]["badDefinitions"][0]
             .to_string()
             .contains("kubernetes:AdmissionChain/pods")
             && status["chains"].as_array().is_some_and(|chains| chains.len() == 2)
     };
-    server.program.until_status("the bad chain", is_reported).await.unwrap();
-    assert!(server.message().await.contains("second"));
+    server
+        .program
+        .wait_for_status("the bad chain", is_reported)
+        .await
+        .unwrap();
+    assert!(server.denial_message().await.contains("second"));
 
     // `admittance apply` replaces the invalid version in the cluster. Fields that other clients wrote are kept.
     let file = write(&server.directory, "new.json", chain("pods", "fifth").to_string());
     let applied = server.run_command(&["apply", "-f", file.to_str().unwrap()]).await;
     assert_eq!(applied.code, Some(0), "{}{}", applied.stdout, applied.stderr);
-    assert!(server.message().await.contains("fifth"));
-    let stored_chain = setting.server.object(PLURAL, "", "pods").unwrap();
+    assert!(server.denial_message().await.contains("fifth"));
+    let stored_chain = setting.server.object(CHAIN_PLURAL, "", "pods").unwrap();
     assert_eq!(stored_chain["spec"], chain("pods", "fifth")["spec"]);
     let listing = server.run_command(&["get"]).await;
     assert!(
@@ -140,20 +144,20 @@ async fn chains_are_read_from_resources() {
 
     // While the API server is down, the program serves the chains that were live before.
     setting.server.become_unavailable();
-    assert!(server.message().await.contains("fifth"));
+    assert!(server.denial_message().await.contains("fifth"));
     setting.server.become_available();
     let deleted = server.run_command(&["delete", "AdmissionChain/pods"]).await;
     assert_eq!(deleted.code, Some(0), "{}{}", deleted.stdout, deleted.stderr);
-    assert!(setting.server.object(PLURAL, "", "pods").is_none());
-    assert!(server.message().await.contains("fourth"));
+    assert!(setting.server.object(CHAIN_PLURAL, "", "pods").is_none());
+    assert!(server.denial_message().await.contains("fourth"));
 }
 
 #[tokio::test]
 async fn exceptions_are_read_from_resources() {
     let setting = Setting::new();
-    setting.server.put(PLURAL, chain("pods", "first"));
+    setting.server.put(CHAIN_PLURAL, chain("pods", "first"));
     let server = start(&setting).await;
-    assert!(server.message().await.contains("first"));
+    assert!(server.denial_message().await.contains("first"));
     let exception = |expires: &str| {
         json!({
             "apiVersion": "admittance.dev/v1alpha1",
@@ -170,8 +174,8 @@ async fn exceptions_are_read_from_resources() {
     };
     let live = async |generation: u64| {
         let mut status = Value::Null;
-        eventually("the status of the exception", async || {
-            let stored_exception = setting.server.object(EXCEPTIONS, "", "test").unwrap();
+        wait_until("the status of the exception", async || {
+            let stored_exception = setting.server.object(EXCEPTION_PLURAL, "", "test").unwrap();
             status = stored_exception["status"].clone();
             status["observedGeneration"] == generation
         })
@@ -181,20 +185,20 @@ async fn exceptions_are_read_from_resources() {
         assert!(status["mistakes"][0].to_string().contains("gone/stage"), "{status}");
         live["reason"].as_str().unwrap().to_owned()
     };
-    setting.server.put(EXCEPTIONS, exception("2999-12-31"));
+    setting.server.put(EXCEPTION_PLURAL, exception("2999-12-31"));
     server.until_revision(2).await;
-    assert_eq!(server.message().await, "");
+    assert_eq!(server.denial_message().await, "");
     assert_eq!(live(1).await, "Live");
-    setting.server.put(EXCEPTIONS, exception("2020-12-31"));
+    setting.server.put(EXCEPTION_PLURAL, exception("2020-12-31"));
     server.until_revision(3).await;
-    assert!(server.message().await.contains("first"));
+    assert!(server.denial_message().await.contains("first"));
     assert_eq!(live(2).await, "Expired");
     let deleted = server.run_command(&["delete", "AdmissionException/test"]).await;
     assert_eq!(deleted.code, Some(0), "{}{}", deleted.stdout, deleted.stderr);
-    assert!(setting.server.object(EXCEPTIONS, "", "test").is_none());
+    assert!(setting.server.object(EXCEPTION_PLURAL, "", "test").is_none());
 }
 
-pub(super) fn in_namespace(mut chain: Value, namespace: &str) -> Value {
+pub(super) fn chain_in_namespace(mut chain: Value, namespace: &str) -> Value {
     chain["kind"] = json!("NamespacedAdmissionChain");
     chain["metadata"]["namespace"] = json!(namespace);
     chain
@@ -206,14 +210,16 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     // This chain of the namespace `other` has rules that match everything, but it applies only in its namespace.
     let mut other_chain = chain("all", "other");
     other_chain["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
-    setting.server.put(NAMESPACED, in_namespace(other_chain, "other"));
-    let server = start(&setting).await;
-    assert_eq!(server.message().await, "");
     setting
         .server
-        .put(NAMESPACED, in_namespace(chain("pods", "first"), "test"));
+        .put(NAMESPACED_PLURAL, chain_in_namespace(other_chain, "other"));
+    let server = start(&setting).await;
+    assert_eq!(server.denial_message().await, "");
+    setting
+        .server
+        .put(NAMESPACED_PLURAL, chain_in_namespace(chain("pods", "first"), "test"));
     server.until_revision(2).await;
-    assert!(server.message().await.contains("first"));
+    assert!(server.denial_message().await.contains("first"));
 
     // In paths and in arguments of commands, a chain of a namespace is called `test/pods`: namespace, slash, name.
     let verdict = server.review("/validate/test/pods", &POD.review("p1")).await;
@@ -235,14 +241,14 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
 
     // This chain belongs to a namespace and needs a capability. The operator has not allowed this capability to chains
     // of namespaces.
-    let mut wanting = in_namespace(chain("pods", "second"), "test");
+    let mut wanting = chain_in_namespace(chain("pods", "second"), "test");
     wanting["spec"]["stages"][0] = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
     }});
-    setting.server.put(NAMESPACED, wanting.clone());
+    setting.server.put(NAMESPACED_PLURAL, wanting.clone());
     let mut status = Value::Null;
-    eventually("the refusal", async || {
-        status = setting.server.object(NAMESPACED, "test", "pods").unwrap()["status"].clone();
+    wait_until("the refusal", async || {
+        status = setting.server.object(NAMESPACED_PLURAL, "test", "pods").unwrap()["status"].clone();
         status["observedGeneration"] == 2
     })
     .await;
@@ -258,7 +264,10 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
             && mistake.contains("`definitions[].kubernetes.namespaced.webhooks`"),
         "{mistake}"
     );
-    assert!(server.message().await.contains("first"), "its last version stays");
+    assert!(
+        server.denial_message().await.contains("first"),
+        "its last version stays"
+    );
     // The configuration does not grant the permission that this chain needs, so `admittance apply` refuses the chain.
     // It does so whether the stage has the same name as in the stored chain or another name.
     for stage in [wanting["spec"]["stages"][0]["name"].clone(), json!("other")] {
@@ -272,7 +281,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
 
 /// Returns an AdmissionReview about a definition. The API server sends such a review to the program before it stores
 /// the definition.
-fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value {
+fn definition_review(operation: &str, plural: &str, object: &Value, old: Value) -> Value {
     let kind = object["kind"].as_str().unwrap();
     let resource = format!("admittance.dev/v1alpha1/{plural}");
     let subject = ReviewedResource {
@@ -303,16 +312,16 @@ async fn definitions_are_checked_before_they_are_stored() {
     // A chain that denies every request must not deny requests that repair definitions.
     let mut all = chain("all", "never");
     all["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
-    setting.server.put(PLURAL, all);
+    setting.server.put(CHAIN_PLURAL, all);
     let server = start(&setting).await;
     let good = chain("pods", "first");
     let create = |object: &Value| {
         let plural = match object["kind"].as_str().unwrap() {
-            "AdmissionChain" => PLURAL,
-            "NamespacedAdmissionChain" => NAMESPACED,
-            _ => EXCEPTIONS,
+            "AdmissionChain" => CHAIN_PLURAL,
+            "NamespacedAdmissionChain" => NAMESPACED_PLURAL,
+            _ => EXCEPTION_PLURAL,
         };
-        review_of("CREATE", plural, object, Value::Null)
+        definition_review("CREATE", plural, object, Value::Null)
     };
     for path in ["/definitions?timeout=10s", "/validate", "/admit"] {
         let verdict = server.review(path, &create(&good)).await;
@@ -380,7 +389,7 @@ async fn definitions_are_checked_before_they_are_stored() {
     let calls = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
     }});
-    let mut of_namespace = in_namespace(good.clone(), "test");
+    let mut of_namespace = chain_in_namespace(good.clone(), "test");
     assert!(server.review("/definitions", &create(&of_namespace)).await.is_allowed());
     of_namespace["spec"]["stages"][0] = calls;
     let verdict = server.review("/definitions", &create(&of_namespace)).await;
@@ -404,7 +413,7 @@ async fn definitions_are_checked_before_they_are_stored() {
     let mut other = bad.clone();
     other["spec"]["stages"][0]["failurePolicy"] = json!("other");
     for (object, is_allowed) in [(&labelled, true), (&good, true), (&other, false)] {
-        let review = review_of("UPDATE", PLURAL, object, bad.clone());
+        let review = definition_review("UPDATE", CHAIN_PLURAL, object, bad.clone());
         let verdict = server.review("/definitions", &review).await;
         assert_eq!(verdict.is_allowed(), is_allowed, "{}", verdict.message());
     }

@@ -41,7 +41,7 @@ impl Server {
         let config = write(&directory, "admittance.yaml", config);
         let program = Serve::new(config).unwrap().store(store).start().await.unwrap();
         let authorities = fs::read_to_string(directory.path().join("ca.pem")).unwrap();
-        let client = Client::trusting(trust(&authorities)).unwrap();
+        let client = Client::with_trust(client_trust(&authorities)).unwrap();
         Self {
             directory,
             program,
@@ -52,13 +52,13 @@ impl Server {
     /// Returns a client that has connections of its own and offers HTTP/2 to the server.
     pub(crate) fn http2_client(&self) -> Client {
         let authorities = fs::read_to_string(self.directory.path().join("ca.pem")).unwrap();
-        Client::over_http2(trust(&authorities)).unwrap()
+        Client::with_http2(client_trust(&authorities)).unwrap()
     }
 
     /// Sends an AdmissionReview to a path of the server, with the headers of kube-apiserver.
     pub(crate) async fn post(&self, path: &str, review: &Value) -> Reply {
         self.client
-            .send(request(&self.program.tls_url(path), review))
+            .send(review_request(&self.program.tls_url(path), review))
             .await
             .unwrap()
     }
@@ -78,14 +78,14 @@ pub(crate) async fn certificates(directory: &TempDir, options: &[&str]) {
     assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
 }
 
-fn trust(authorities: &str) -> ClientTrust<'_> {
+fn client_trust(authorities: &str) -> ClientTrust<'_> {
     ClientTrust {
         authorities,
         identity: None,
     }
 }
 
-pub(crate) fn request(url: &str, review: &Value) -> Request<String> {
+pub(crate) fn review_request(url: &str, review: &Value) -> Request<String> {
     Request::post(url)
         .header("user-agent", "kube-apiserver-admission")
         .header("content-type", "application/json")
@@ -146,7 +146,7 @@ impl ReviewVerdict {
 
     /// Returns the object with the patch of this response applied. The patch is applied by the crate json-patch, so
     /// that the test does not depend on the program's own code.
-    pub(crate) fn applied_to(&self, object: &Value) -> Value {
+    pub(crate) fn patched_object(&self, object: &Value) -> Value {
         let mut object = object.clone();
         if let Some(patch) = self.patch() {
             let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();

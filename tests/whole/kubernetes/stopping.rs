@@ -8,7 +8,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
     hooks::{HookAnswer, Hooks, configuration},
-    server::{POD, Server, request},
+    server::{POD, Server, review_request},
 };
 
 /// A server whose webhook answers no call before `open` becomes true.
@@ -37,28 +37,29 @@ impl HeldServer {
             + &*configuration("Validating", "quick", &[hooks.webhook("quick", "/quick", &with)]);
         let additions = format!(
             "limits: {{ requestTimeout: 60s, shutdownDelay: {delay} }}\n{}",
-            hooks.resolve()
+            hooks.resolve_config()
         );
         let server = Server::start(&additions, &chains).await;
         Self { server, hooks, open }
     }
 
-    async fn in_flight(&self) -> JoinHandle<Reply> {
+    async fn start_held_review(&self) -> JoinHandle<Reply> {
         let (client, url) = (
             self.server.client.clone(),
             self.server.program.tls_url("/validate/held"),
         );
-        let review_task = tokio::spawn(async move { client.send(request(&url, &POD.review("held"))).await.unwrap() });
-        self.hooks.arrivals().reach("/held", 1).await;
+        let review_task =
+            tokio::spawn(async move { client.send(review_request(&url, &POD.review("held"))).await.unwrap() });
+        self.hooks.arrivals().wait_for("/held", 1).await;
         review_task
     }
 
-    async fn terminate(&mut self, words: &'static str) {
+    async fn terminate_and_wait(&mut self, words: &'static str) {
         self.server.program.terminate().unwrap();
         let logged = self
             .server
             .program
-            .until_logged(words, |line| line.message().contains(words));
+            .wait_for_log(words, |line| line.message().contains(words));
         logged.await.unwrap();
     }
 
@@ -72,8 +73,10 @@ impl HeldServer {
 async fn a_review_in_flight_is_answered_and_its_connection_closed() {
     let mut held_server = HeldServer::start("10ms").await;
     assert_eq!(held_server.readiness().await, 200);
-    let review_task = held_server.in_flight().await;
-    held_server.terminate("requests in flight are finished first").await;
+    let review_task = held_server.start_held_review().await;
+    held_server
+        .terminate_and_wait("requests in flight are finished first")
+        .await;
     assert_eq!(held_server.readiness().await, 503);
     assert!(!review_task.is_finished());
     held_server.open.send_replace(true);
@@ -92,15 +95,18 @@ async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
     let early_request = held_server
         .server
         .client
-        .send(request(&quick_url, &POD.review("before")));
+        .send(review_request(&quick_url, &POD.review("before")));
     assert_eq!(early_request.await.unwrap().headers.get("connection"), None);
     held_server
-        .terminate("connections are still accepted for a while")
+        .terminate_and_wait("connections are still accepted for a while")
         .await;
     assert_eq!(held_server.readiness().await, 503);
     let newcomer = Arc::new(held_server.server.http2_client());
     for (client, is_http1) in [(&held_server.server.client, true), (&*newcomer, false)] {
-        let reply = client.send(request(&quick_url, &POD.review("late"))).await.unwrap();
+        let reply = client
+            .send(review_request(&quick_url, &POD.review("late")))
+            .await
+            .unwrap();
         assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
         // An HTTP/1.1 client learns from the header `connection: close` that the server will close its connection.
         // HTTP/2 has no such header. An HTTP/2 client is told later, when the server closes its port.

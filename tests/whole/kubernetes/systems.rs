@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{
-    resources::{PLURAL, chain, start_reading},
+    resources::{CHAIN_PLURAL, chain, start_with_definitions},
     server::Server,
 };
-use crate::setting::{Setting, eventually};
+use crate::setting::{Setting, wait_until};
 
 const POLICIES: &str = "validatingadmissionpolicies";
 const BINDINGS: &str = "validatingadmissionpolicybindings";
 const TEMPLATES: &str = "constrainttemplates";
-const DEFINITIONS: &str = "definitions: [ { kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden] } } ]";
+const POLICY_DEFINITIONS: &str = "definitions: [ { kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden] } } ]";
 
 /// Returns a policy that denies every Pod with this message.
 fn policy(message: &str) -> Value {
@@ -68,14 +68,14 @@ fn constraint(message: Value) -> Value {
 
 async fn until_message(server: &Server, expected: &str) {
     let event = format!("the message {expected:?}");
-    eventually(&event, async || server.message().await.contains(expected)).await;
+    wait_until(&event, async || server.denial_message().await.contains(expected)).await;
 }
 
-async fn until_bad(server: &Server, path: &str) {
+async fn until_bad_definition(server: &Server, path: &str) {
     let is_reported = |status: &Value| status["problem"]["badDefinitions"].to_string().contains(path);
     server
         .program
-        .until_status("the bad policy", is_reported)
+        .wait_for_status("the bad policy", is_reported)
         .await
         .unwrap();
 }
@@ -87,10 +87,10 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
     setting.server.put(POLICIES, policy("by a policy"));
     setting.server.put(BINDINGS, binding("all", "pods"));
     setting.server.put(BINDINGS, binding("stray", "gone"));
-    let server = start_reading(&setting, DEFINITIONS).await;
-    assert!(server.message().await.contains("by a policy"));
+    let server = start_with_definitions(&setting, POLICY_DEFINITIONS).await;
+    assert!(server.denial_message().await.contains("by a policy"));
     // The status reports a binding whose policy does not exist. Changes of other definitions go live nevertheless.
-    until_bad(
+    until_bad_definition(
         &server,
         "validatingadmissionpolicybindings.admissionregistration.k8s.io/stray",
     )
@@ -105,10 +105,10 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
     let mut bad = policy("never said");
     bad["spec"]["validations"][0]["expression"] = json!("object.");
     setting.server.put(POLICIES, bad);
-    setting.server.put(PLURAL, chain("zother", "by a chain"));
-    until_bad(&server, "validatingadmissionpolicies.admissionregistration.k8s.io/pods").await;
-    server.program.until_status("the chain", has_chain).await.unwrap();
-    assert!(server.message().await.contains("by another"));
+    setting.server.put(CHAIN_PLURAL, chain("zother", "by a chain"));
+    until_bad_definition(&server, "validatingadmissionpolicies.admissionregistration.k8s.io/pods").await;
+    server.program.wait_for_status("the chain", has_chain).await.unwrap();
+    assert!(server.denial_message().await.contains("by another"));
 
     // Admittance only reads the policies of Kubernetes and their bindings. So it refuses to change them, and writes no
     // status to them.
@@ -138,8 +138,8 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
 #[tokio::test]
 async fn kinds_of_constraints_can_be_added_and_removed_while_running() {
     let setting = Setting::new();
-    let server = start_reading(&setting, DEFINITIONS).await;
-    assert_eq!(server.message().await, "");
+    let server = start_with_definitions(&setting, POLICY_DEFINITIONS).await;
+    assert_eq!(server.denial_message().await, "");
     // The kinds of Gatekeeper are defined while the program runs, as when Gatekeeper is installed.
     setting
         .server
@@ -152,12 +152,15 @@ async fn kinds_of_constraints_can_be_added_and_removed_while_running() {
     until_message(&server, "[never] first").await;
     // The last valid version of the constraint stays in force.
     setting.server.put("never", constraint(json!(1)));
-    until_bad(&server, "never.constraints.gatekeeper.sh/never").await;
-    assert!(server.message().await.contains("first"));
+    until_bad_definition(&server, "never.constraints.gatekeeper.sh/never").await;
+    assert!(server.denial_message().await.contains("first"));
     setting.server.put("never", constraint(json!("second")));
     until_message(&server, "second").await;
     // Deleting a template deletes the kind of its constraints, and thus all of its constraints.
     setting.server.delete(TEMPLATES, "", "never");
     setting.server.remove_kind("never");
-    eventually("the end of the constraint", async || server.message().await.is_empty()).await;
+    wait_until("the end of the constraint", async || {
+        server.denial_message().await.is_empty()
+    })
+    .await;
 }

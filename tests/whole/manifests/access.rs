@@ -14,7 +14,7 @@ async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
     let pods = write(&directory, "pods.yaml", chains());
     let of_service = tempfile::tempdir().unwrap();
-    let of_service = self::certs(of_service.path()).await;
+    let of_service = self::create_certs(of_service.path()).await;
     let tls = "  tls: { certificate: certs/127.0.0.1.pem, key: certs/127.0.0.1.key }\n";
     let print_manifests = async |tls: &str| {
         let text = format!(
@@ -43,10 +43,10 @@ async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
         "no secret is in a ConfigMap"
     );
     let root = with_tls.directory.path().join("pod");
-    with_tls.mount(&root);
+    with_tls.write_volumes(&root);
     let secret = root.join("etc/admittance/admin/token-1");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o440)).unwrap();
-    let program = serve(&root).await;
+    let program = serve_pod(&root).await;
     let server = program.admin_url("").replace("http:", "https:");
     let authority = certs.join("ca.pem");
     let status = async |token_options: &[&str]| {
@@ -326,7 +326,7 @@ definitions: [chains.yaml]
     assert_eq!(webhooks.registration.excluded_namespaces, ["monitoring"]);
     assert_eq!(webhooks.registration.timeout, Some(5));
     for flag in ["--per-chain", "--timeout 3", "--certs certs", "--exclude-namespace a"] {
-        let refusal = run(&format!("--config {config} {flag}")).await;
+        let refusal = run_manifests(&format!("--config {config} {flag}")).await;
         let name = flag.split(' ').next().unwrap();
         assert!(
             refusal.code == Some(2) && refusal.stderr.contains(name),

@@ -35,7 +35,7 @@ impl Charts {
     }
 
     /// Runs `admittance kubernetes COMMAND` with the test's files and these arguments.
-    async fn run(&self, command: &str, arguments: &str) -> FinishedProgram {
+    async fn run_kubernetes(&self, command: &str, arguments: &str) -> FinishedProgram {
         let [config, certs] = ["admittance.yaml", "certs"].map(|name| self.path(name).display().to_string());
         let mut words = vec!["kubernetes", command, "--config", &config];
         if self.path("certs").exists() {
@@ -46,10 +46,10 @@ impl Charts {
             .unwrap()
     }
 
-    async fn chart(&self, arguments: &str) -> FinishedProgram {
+    async fn write_chart(&self, arguments: &str) -> FinishedProgram {
         let chart = self.path("chart");
         let chart_output = self
-            .run("chart", &format!("--output-directory {} {arguments}", chart.display()))
+            .run_kubernetes("chart", &format!("--output-directory {} {arguments}", chart.display()))
             .await;
         assert_eq!(chart_output.code, Some(0), "{}", chart_output.stderr);
         assert_eq!(chart_output.stdout, "");
@@ -58,7 +58,7 @@ impl Charts {
 
     /// Runs Helm on the chart. Returns `None` if Helm is not installed.
     async fn helm(&self, arguments: &[&str]) -> Option<Output> {
-        let mut command = Command::new(helm()?);
+        let mut command = Command::new(helm_path()?);
         for (variable, name) in [
             ("HELM_CACHE_HOME", "cache"),
             ("HELM_CONFIG_HOME", "config"),
@@ -82,7 +82,7 @@ impl Charts {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.success(), errors.is_empty(), "{errors}");
         Some(RenderedChart {
-            objects: sorted(objects(&text)),
+            objects: sorted(parse_objects(&text)),
             errors,
         })
     }
@@ -99,7 +99,7 @@ impl RenderedChart {
     }
 }
 
-fn helm() -> Option<PathBuf> {
+fn helm_path() -> Option<PathBuf> {
     const VARIABLE: &str = "ADMITTANCE_TEST_HELM";
     let helm = env::var_os(VARIABLE);
     if helm.is_none() {
@@ -169,7 +169,7 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
             // Without certificates in files, the Pods issue their own.
             fs::remove_dir_all(charts.path("certs")).unwrap();
         }
-        charts.chart(&format!("{webhooks} {flags}")).await;
+        charts.write_chart(&format!("{webhooks} {flags}")).await;
         let Some(rendered) = charts.render(&[]).await else {
             return;
         };
@@ -181,9 +181,9 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
             String::from_utf8_lossy(&lint_output.stdout)
         );
         write(&charts.0, "admittance.yaml", of_manifests);
-        let manifests = charts.run("manifests", flags).await;
+        let manifests = charts.run_kubernetes("manifests", flags).await;
         assert_eq!(manifests.code, Some(0), "{}", manifests.stderr);
-        let mut expected = sorted(objects(&manifests.stdout));
+        let mut expected = sorted(parse_objects(&manifests.stdout));
         // The chart has neither a Namespace, which Helm creates, nor a Secret, because charts must not contain secrets.
         expected.retain(|object| !["Namespace", "Secret"].iter().any(|kind| object["kind"] == *kind));
         let names = |objects: &[Value]| -> Vec<String> {
@@ -206,7 +206,7 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
 
 /// Values of the chart and their effect on an object. The columns are: the values (separated by `;`), the object's
 /// kind, the end of the object's name, a JSON Pointer into the object, and the value there (`-` if there is none).
-const VALUES: &str = r#"
+const VALUE_ROWS: &str = r#"
 image.reference="r.example/a:2" | Deployment | | POD/containers/0/image | "r.example/a:2"
 image.pullPolicy="Always" | Deployment | | POD/containers/0/imagePullPolicy | "Always"
 image.pullSecrets=[{"name":"r"}] | Deployment | | POD/imagePullSecrets | [{"name":"r"}]
@@ -235,8 +235,8 @@ CERT_MANAGER | Certificate | -tls | /spec/dnsNames | ["admittance.admittance-sys
 CERT_MANAGER; tls.secretName="own" | Certificate | -tls | /spec/secretName | "own"
 "#;
 
-fn values() -> Vec<(Vec<String>, [String; 3], Option<Value>)> {
-    let text = VALUES
+fn value_rows() -> Vec<(Vec<String>, [String; 3], Option<Value>)> {
+    let text = VALUE_ROWS
         .replace("POD/", "/spec/template/spec/")
         .replace("CPU", "/spec/metrics/0/resource/target/averageUtilization")
         .replace(
@@ -257,11 +257,11 @@ fn values() -> Vec<(Vec<String>, [String; 3], Option<Value>)> {
 #[tokio::test]
 async fn each_value_of_the_chart_has_its_effect() {
     let charts = Charts::new(&chains(), CONFIG).await;
-    charts.chart("").await;
+    charts.write_chart("").await;
     let Some(default) = charts.render(&[]).await else {
         return;
     };
-    for (values, [kind, suffix, pointer], expected) in values() {
+    for (values, [kind, suffix, pointer], expected) in value_rows() {
         let arguments: Vec<&str> = values.iter().flat_map(|value| ["--set-json", value]).collect();
         let rendered = charts.render(&arguments).await.unwrap();
         assert_eq!(rendered.errors, "", "{values:?}");
@@ -280,14 +280,14 @@ async fn each_value_of_the_chart_has_its_effect() {
     }
 }
 
-/// Each value in the chart's `values.yaml` must be set in a row of [`VALUES`].
+/// Each value in the chart's `values.yaml` must be set in a row of [`VALUE_ROWS`].
 #[tokio::test]
 async fn every_value_of_the_chart_is_tested() {
     let charts = Charts::new(&chains(), CONFIG).await;
-    charts.chart("").await;
+    charts.write_chart("").await;
     let text = fs::read_to_string(charts.path("chart/values.yaml")).unwrap();
-    let chart_values = objects(&text).remove(0);
-    let tested: Vec<String> = values().into_iter().flat_map(|(values, ..)| values).collect();
+    let chart_values = parse_objects(&text).remove(0);
+    let tested: Vec<String> = value_rows().into_iter().flat_map(|(values, ..)| values).collect();
     let mut missing = Vec::new();
     for (name, value) in chart_values.as_object().unwrap() {
         let below = value
@@ -308,7 +308,7 @@ async fn every_value_of_the_chart_is_tested() {
 #[tokio::test]
 async fn the_chart_schema_refuses_values_that_cannot_be_installed() {
     let charts = Charts::new(&chains(), CONFIG).await;
-    charts.chart("").await;
+    charts.write_chart("").await;
     // (values of the chart, part of the error message)
     for (value, expected) in [
         ("replicas=0", "/replicas"),
@@ -333,11 +333,11 @@ async fn a_chart_can_be_written_again_into_the_same_directory() {
         "{CONFIG}admin: {{ address: 127.0.0.1:9090, tokens: [ {{ name: ci, role: Admin, file: ci.token }} ] }}\n"
     );
     let charts = Charts::new(&chains(), &config).await;
-    let chart_output = charts.chart("").await;
+    let chart_output = charts.write_chart("").await;
     for note in ["RELEASE-admin", "token-1", "--modules-in-image"] {
         assert!(chart_output.stderr.contains(note), "{}", chart_output.stderr);
     }
-    for file in walk(&charts.path("chart")) {
+    for file in files_below(&charts.path("chart")) {
         if file.extension().is_some_and(|extension| extension == "wasm") {
             continue;
         }
@@ -350,7 +350,7 @@ async fn a_chart_can_be_written_again_into_the_same_directory() {
     // Files of an earlier chart are removed from the directory. If it has other files, nothing is written there.
     let template = charts.path("chart/templates/old.yaml");
     fs::write(&template, "").unwrap();
-    let image = charts.chart("--modules-in-image /plugins").await;
+    let image = charts.write_chart("--modules-in-image /plugins").await;
     assert!(!image.stderr.contains("--modules-in-image"), "{}", image.stderr);
     assert!(!template.exists());
     assert!(!charts.path("chart/files/modules").exists());
@@ -361,7 +361,7 @@ async fn a_chart_can_be_written_again_into_the_same_directory() {
         ),
         (String::new(), "--output-directory"),
     ] {
-        let refusal = charts.run("chart", &directory).await;
+        let refusal = charts.run_kubernetes("chart", &directory).await;
         assert_eq!(refusal.code, Some(2));
         assert!(refusal.stderr.contains(expected), "{}", refusal.stderr);
     }
@@ -391,7 +391,7 @@ definitions: [pods.yaml]
             fs::remove_dir_all(charts.path("certs")).unwrap();
         }
         charts
-            .chart("--network-policy --service-monitor --max-replicas 5")
+            .write_chart("--network-policy --service-monitor --max-replicas 5")
             .await;
         let [first, second] = ["first", "second"].map(|release| charts.render_as(release, &[]));
         let (Some(first), Some(second)) = (first.await, second.await) else {
@@ -457,10 +457,10 @@ definitions: [pods.yaml]
     }
 }
 
-fn walk(directory: &Path) -> Vec<PathBuf> {
+fn files_below(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths
-        .flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] })
+        .flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] })
         .collect()
 }

@@ -47,7 +47,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
     // files.
     let container = &pod["containers"][0];
     for volume in pod["volumes"].as_array().unwrap() {
-        let is_empty = printed.files(volume).is_empty();
+        let is_empty = printed.volume_files(volume).is_empty();
         let is_its_own = volume["name"] == "cache" || volume["name"] == "state";
         assert_eq!(is_empty, is_its_own, "{volume}");
     }

@@ -14,7 +14,7 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
             certs.display()
         )
     };
-    let missing = run(&arguments("admittance")).await;
+    let missing = run_manifests(&arguments("admittance")).await;
     assert_eq!(missing.code, Some(2));
     let fix = format!(
         "admittance certs --service admittance.admittance-system --out {}",
@@ -29,10 +29,13 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
             .unwrap();
         assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
     }
-    let [first, second] = [run(&arguments("admittance")).await, run(&arguments("admittance")).await];
+    let [first, second] = [
+        run_manifests(&arguments("admittance")).await,
+        run_manifests(&arguments("admittance")).await,
+    ];
     assert_eq!(first.code, Some(0), "{}", first.stderr);
     assert_eq!(first.stdout, second.stdout, "the same input, the same text");
-    let objects = objects(&first.stdout);
+    let objects = parse_objects(&first.stdout);
     let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
     assert_eq!(secret["type"], "kubernetes.io/tls");
     let encode_file = |name: &str| BASE64_STANDARD.encode(fs::read(certs.join(name)).unwrap());
@@ -79,7 +82,7 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
     ];
     for (change, expected) in table {
         change(&certs);
-        let finished = run(&arguments("admittance")).await;
+        let finished = run_manifests(&arguments("admittance")).await;
         assert_eq!(finished.code, Some(2), "{file}");
         assert!(finished.stderr.contains(expected), "{expected}: {}", finished.stderr);
     }
@@ -97,7 +100,7 @@ async fn the_kubernetes_example_can_be_installed() {
         folder.join("admittance.yaml").display(),
         output.path().join("manifests").display()
     );
-    let finished = run(&arguments).await;
+    let finished = run_manifests(&arguments).await;
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     assert_eq!(finished.stdout, "");
     let mut files: Vec<_> = fs::read_dir(output.path().join("manifests"))
@@ -120,7 +123,8 @@ async fn the_kubernetes_example_can_be_installed() {
             "11-poddisruptionbudget.yaml",
         ]
     );
-    let read_objects = |file: &str| objects(&fs::read_to_string(output.path().join("manifests").join(file)).unwrap());
+    let read_objects =
+        |file: &str| parse_objects(&fs::read_to_string(output.path().join("manifests").join(file)).unwrap());
     let names: Vec<_> = read_objects("08-configmap.yaml")
         .iter()
         .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())
@@ -220,7 +224,7 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
             .unwrap_or_default();
         let chains = chains_path.display().to_string();
         let argument = argument.replace("CHAINS", &chains);
-        let finished = run(&format!("--definitions {chains} {config} {argument}")).await;
+        let finished = run_manifests(&format!("--definitions {chains} {config} {argument}")).await;
         assert_eq!(finished.code, Some(2), "{expected}: {}", finished.stderr);
         assert!(finished.stderr.contains(expected), "{expected}: {}", finished.stderr);
         assert_eq!(finished.stdout, "");
@@ -273,7 +277,7 @@ async fn every_definition_file_is_printed() {
     assert!(env.as_array().unwrap().contains(&plugins), "{env}");
 
     let root = printed.directory.path().join("pod");
-    printed.mount(&root);
+    printed.write_volumes(&root);
     let config = root.join("etc/admittance/config/admittance.yaml");
     let store = store();
     let arguments = ["check", "--config", config.to_str().unwrap(), "--store"];

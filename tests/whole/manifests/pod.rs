@@ -5,10 +5,10 @@ use super::*;
 #[tokio::test]
 async fn a_pod_of_the_manifests_answers_the_api_server() {
     let directory = tempfile::tempdir().unwrap();
-    let certs = certs(directory.path()).await;
+    let certs = create_certs(directory.path()).await;
     let printed = PrintedManifests::from_definitions(&chains(), &certs).await;
     let root = printed.directory.path().join("pod");
-    printed.mount(&root);
+    printed.write_volumes(&root);
 
     // The printed definitions have the originals' comments, and name plugins by paths in the Pod.
     let chains = fs::read_to_string(root.join("etc/admittance/chains/pods.yaml")).unwrap();
@@ -32,7 +32,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         .unwrap();
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
 
-    let program = serve(&root).await;
+    let program = serve_pod(&root).await;
     let authority = fs::read(root.join("etc/admittance/tls/ca.crt")).unwrap();
     for (path, image, expected) in [
         (
@@ -45,12 +45,12 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
     ] {
         // The client connects to the Pod's address but verifies the name of the Service, as kube-apiserver does.
         let host = "admittance.admittance-system.svc";
-        let reply = post(
+        let reply = post_review(
             &program,
             &authority,
             host,
             &format!("{path}?timeout=5s"),
-            &review(image),
+            &pod_review(image),
         )
         .await;
         assert_eq!(reply["response"]["uid"], "0f5a1e4c-0000-4000-8000-000000000001");
@@ -63,14 +63,14 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
 #[tokio::test]
 async fn a_client_needs_the_ca_and_the_service_name_to_trust_a_pod() {
     let directory = tempfile::tempdir().unwrap();
-    let certs = certs(directory.path()).await;
+    let certs = create_certs(directory.path()).await;
     let printed = PrintedManifests::from_definitions(&chains(), &certs).await;
     let root = printed.directory.path().join("pod");
-    printed.mount(&root);
-    let program = serve(&root).await;
+    printed.write_volumes(&root);
+    let program = serve_pod(&root).await;
     let authority = String::from_utf8(fs::read(root.join("etc/admittance/tls/ca.crt")).unwrap()).unwrap();
     for authorities in ["", &authority] {
-        let client = Client::trusting(ClientTrust {
+        let client = Client::with_trust(ClientTrust {
             authorities,
             identity: None,
         })
@@ -81,7 +81,7 @@ async fn a_client_needs_the_ca_and_the_service_name_to_trust_a_pod() {
 }
 
 /// Sends an AdmissionReview to the program over TLS. The certificate of the program must be valid for the name `host`.
-pub(super) async fn post(program: &Admittance, authority: &[u8], host: &str, path: &str, body: &Value) -> Value {
+pub(super) async fn post_review(program: &Admittance, authority: &[u8], host: &str, path: &str, body: &Value) -> Value {
     use http_body_util::{BodyExt as _, Full};
     use hyper_util::rt::TokioIo;
     use rustls::{ClientConfig, RootCertStore, crypto::ring};
@@ -117,7 +117,7 @@ pub(super) async fn post(program: &Admittance, authority: &[u8], host: &str, pat
     serde_json::from_slice(&body).unwrap()
 }
 
-pub(super) fn review(image: &str) -> Value {
+pub(super) fn pod_review(image: &str) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",

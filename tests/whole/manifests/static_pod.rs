@@ -1,7 +1,7 @@
 //! Tests a static Pod. Its webhooks are configured in files of the API server.
 
 use super::{
-    pod::{post, review},
+    pod::{pod_review, post_review},
     strict::assert_valid,
     *,
 };
@@ -20,14 +20,14 @@ impl PodHost {
             .unwrap();
         assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
         let node = Self(directory);
-        let finished = node.write(flags).await;
+        let finished = node.print_files(flags).await;
         (node, finished)
     }
 
-    async fn write(&self, flags: &str) -> FinishedProgram {
+    async fn print_files(&self, flags: &str) -> FinishedProgram {
         let [config, certs, root] =
             ["admittance.yaml", "certs", "root"].map(|name| self.0.path().join(name).display().to_string());
-        run(&format!(
+        run_manifests(&format!(
             "--static --config {config} --certs {certs} --output-directory {root} {flags}"
         ))
         .await
@@ -39,7 +39,7 @@ impl PodHost {
 
     fn object(&self, path: &str) -> Value {
         let text = fs::read_to_string(self.path(path)).unwrap();
-        let mut objects = objects(&text);
+        let mut objects = parse_objects(&text);
         assert_eq!(objects.len(), 1, "{text}");
         objects.remove(0)
     }
@@ -125,7 +125,7 @@ async fn a_static_pod_has_all_of_its_files() {
         assert_eq!(client.get("service"), None);
         let bundle = BASE64_STANDARD.decode(client["caBundle"].as_str().unwrap()).unwrap();
         let path = format!("{path}?timeout=5s");
-        let reply = post(&program, &bundle, "127.0.0.1", &path, &review(image)).await;
+        let reply = post_review(&program, &bundle, "127.0.0.1", &path, &pod_review(image)).await;
         assert_eq!(reply["response"]["allowed"], allowed, "{reply}");
     }
 }
@@ -140,7 +140,7 @@ async fn static_pod_files_of_an_earlier_run_are_removed() {
     for path in &paths {
         fs::write(path, "").unwrap();
     }
-    let again = node.write("").await;
+    let again = node.print_files("").await;
     assert_eq!(again.code, Some(0), "{}", again.stderr);
     assert!(!paths[0].exists());
     assert!(paths[1].exists(), "it is the operator's");
@@ -162,7 +162,7 @@ async fn a_static_pod_reads_the_cluster_with_a_kubeconfig() {
         text.contains("cluster:\n  kubeconfig: \"../cluster/kubeconfig\"\n"),
         "{text}"
     );
-    let roles = objects(&fs::read_to_string(node.path("/etc/kubernetes/admittance/roles.yaml")).unwrap());
+    let roles = parse_objects(&fs::read_to_string(node.path("/etc/kubernetes/admittance/roles.yaml")).unwrap());
     let [role, binding] = roles.as_slice() else {
         panic!("{roles:?}");
     };

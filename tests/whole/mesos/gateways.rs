@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use super::{
     nodes::{DRIVERS, Nodes, SchedulerCandidate},
-    scene::{CLUSTER, Front, driver},
+    scene::{CLUSTER, Front, driver_config},
     writers::{ConcurrentWriters, WriteAnswer, scheduler_requests, write_violations},
     zookeeper::ZooKeeperNode,
 };
 
-const CLIENTS: usize = 8;
+const CLIENT_COUNT: usize = 8;
 
-fn gateway(zookeeper: &ZooKeeperNode, additions: &str) -> String {
+fn gateway_config(zookeeper: &ZooKeeperNode, additions: &str) -> String {
     format!(
         "listen: {{ address: \"127.0.0.1:0\" }}\n\
          dialect: {{ gateway: {{ discover: {{}}{additions} }} }}\n\
@@ -23,30 +23,33 @@ fn gateway(zookeeper: &ZooKeeperNode, additions: &str) -> String {
 
 #[tokio::test]
 async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
-    let zookeeper = ZooKeeperNode::shared("gateways").await;
+    let zookeeper = ZooKeeperNode::create_shared("gateways").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
-    let _stands = SchedulerCandidate::stand(&zookeeper.connection(), &scheduler).await;
+    let _stands = SchedulerCandidate::join_election(&zookeeper.connection(), &scheduler).await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes.put(&of_cluster, &Value::Null).await;
-    let registering = driver(&zookeeper, "registration: {}\n");
+    let registering = driver_config(&zookeeper, "registration: {}\n");
     let mut killed_driver = Front::start(&registering).await;
     let staying_driver = Front::start(&registering).await;
     nodes
         .until_children(&of_cluster, "both drivers", |nodes| nodes.len() == 2)
         .await;
-    let gateway = Front::start(&gateway(&zookeeper, "")).await;
+    let gateway = Front::start(&gateway_config(&zookeeper, "")).await;
 
     let front_door = gateway.program.url("/bcsapi/v4/scheduler/mesos");
-    let writers = ConcurrentWriters::start(&[front_door], CLIENTS);
+    let writers = ConcurrentWriters::start(&[front_door], CLIENT_COUNT);
     writers.until_created(50).await;
     // The scheduler holds back its replies until each client waits for one. All drivers have the same share of clients.
-    let gate = scheduler.hold();
+    let gate = scheduler.hold_replies();
     let mut answered_count = usize::MAX;
     while answered_count != writers.count() {
         answered_count = writers.count();
-        scheduler.until_received(answered_count + CLIENTS).await.unwrap();
+        scheduler
+            .wait_until_received(answered_count + CLIENT_COUNT)
+            .await
+            .unwrap();
     }
     killed_driver.program.kill().await.unwrap();
     drop(gate);

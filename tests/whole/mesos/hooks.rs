@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::webhooks::{certificate, listen};
+use crate::webhooks::{issue_certificate, start_tls_server};
 
 /// A webhook server named `hook.hooks`, which stops with the test. The end of a path selects the answer.
 pub(super) struct MesosHooks {
@@ -39,15 +39,15 @@ impl MesosHookCall {
 impl MesosHooks {
     pub(super) async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let bundle = certificate(directory.path(), "--service", "hook.hooks").await;
+        let bundle = issue_certificate(directory.path(), "--service", "hook.hooks").await;
         let calls = Arc::new(Mutex::new(Vec::new()));
         let shared_calls = calls.clone();
-        let listening = listen(directory.path(), "hook.hooks", &[], move |_, request| {
+        let listening = start_tls_server(directory.path(), "hook.hooks", &[], move |_, request| {
             let handler_calls = shared_calls.clone();
             async move {
                 let (head, body) = request.into_parts();
                 let sent_body = body.collect().await.unwrap().to_bytes();
-                let (status, reply) = answer(head.uri.path(), &sent_body);
+                let (status, reply) = answer_request(head.uri.path(), &sent_body);
                 handler_calls.lock().unwrap().push(MesosHookCall {
                     path: head.uri.path().to_owned(),
                     headers: head.headers,
@@ -78,7 +78,7 @@ impl MesosHooks {
     }
 }
 
-fn answer(path: &str, request_body: &Bytes) -> (u16, Bytes) {
+fn answer_request(path: &str, request_body: &Bytes) -> (u16, Bytes) {
     let annotated = |name: &str| {
         let mut object: Value = serde_json::from_slice(request_body).unwrap();
         object["metadata"]["annotations"][name] = "seen".into();

@@ -6,12 +6,12 @@ use admittance_tests::{MesosCluster, Scheduler};
 
 use super::{
     nodes::{Nodes, SCHEDULERS, SchedulerCandidate},
-    scene::{Front, driver},
+    scene::{Front, driver_config},
     writers::{ConcurrentWriters, WriteAnswer, scheduler_requests, write_violations},
     zookeeper::ZooKeeperNode,
 };
 
-const CLIENTS: usize = 8;
+const CLIENT_COUNT: usize = 8;
 
 /// The way in which a scheduler stops being the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,26 +25,26 @@ enum MasterExit {
 
 #[tokio::test]
 async fn no_write_is_lost_or_duplicated_when_the_master_dies() {
-    change(MasterExit::Dies).await;
+    check_master_change(MasterExit::Dies).await;
 }
 
 #[tokio::test]
 async fn no_write_is_lost_or_duplicated_when_the_master_steps_down() {
-    change(MasterExit::StepsDown).await;
+    check_master_change(MasterExit::StepsDown).await;
 }
 
-async fn change(exit: MasterExit) {
-    let zookeeper = ZooKeeperNode::shared("masters").await;
+async fn check_master_change(exit: MasterExit) {
+    let zookeeper = ZooKeeperNode::create_shared("masters").await;
     let servers = zookeeper.connection();
     let cluster = MesosCluster::default();
     let first = Scheduler::start(&cluster).await.unwrap();
     let second = Scheduler::start(&cluster).await.unwrap();
-    let first_stands = SchedulerCandidate::stand(&servers, &first).await;
-    let _second_stands = SchedulerCandidate::stand(&servers, &second).await;
-    let driver = Front::start(&driver(&zookeeper, "")).await;
+    let first_stands = SchedulerCandidate::join_election(&servers, &first).await;
+    let _second_stands = SchedulerCandidate::join_election(&servers, &second).await;
+    let driver = Front::start(&driver_config(&zookeeper, "")).await;
     let nodes = Nodes::connect(&servers).await;
 
-    let writers = ConcurrentWriters::start(&[driver.routes()], CLIENTS);
+    let writers = ConcurrentWriters::start(&[driver.routes_url()], CLIENT_COUNT);
     writers.until_created(50).await;
     assert!(second.requests().is_empty(), "all goes to the master");
 
@@ -53,16 +53,16 @@ async fn change(exit: MasterExit) {
     let mut gate = None;
     let change_time;
     if exit == MasterExit::Dies {
-        gate = Some(first.hold());
+        gate = Some(first.hold_replies());
         let mut answered_count = usize::MAX;
         while answered_count != writers.count() {
             answered_count = writers.count();
-            first.until_received(answered_count + CLIENTS).await.unwrap();
+            first.wait_until_received(answered_count + CLIENT_COUNT).await.unwrap();
         }
         first.kill();
-        in_flight = CLIENTS;
+        in_flight = CLIENT_COUNT;
         writers
-            .until("a request in flight fails", answered_count, |answered_applications| {
+            .until_written("a request in flight fails", answered_count, |answered_applications| {
                 let failed = |answer: &WriteAnswer| matches!(answer, WriteAnswer::Refused(1_405_009, _));
                 answered_applications
                     .iter()

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admittance_tests::{NEVER, POLL, Scheduler};
+use admittance_tests::{POLL_INTERVAL, Scheduler, TEST_TIMEOUT};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Error, Permission, Stat};
@@ -14,7 +14,7 @@ pub(super) const SCHEDULERS: &str = "/bcs/services/endpoints/scheduler";
 pub(super) const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
-const IN_TURN: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+const SEQUENTIAL: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
 
 #[derive(Clone)]
 pub(super) struct Nodes(Client);
@@ -31,14 +31,14 @@ impl Nodes {
     pub(super) async fn connect(servers: &str) -> Self {
         let connector = Client::connector().with_session_timeout(Duration::from_secs(10));
         let connecting = connector.connect(servers);
-        Self(tokio::time::timeout(NEVER, connecting).await.unwrap().unwrap())
+        Self(tokio::time::timeout(TEST_TIMEOUT, connecting).await.unwrap().unwrap())
     }
 
     pub(super) async fn connect_as(servers: &str, user: &str, password: &str) -> Self {
         let auth = format!("{user}:{password}");
         let connector = Client::connector().with_auth("digest", auth.as_bytes());
         let connecting = connector.connect(servers);
-        Self(tokio::time::timeout(NEVER, connecting).await.unwrap().unwrap())
+        Self(tokio::time::timeout(TEST_TIMEOUT, connecting).await.unwrap().unwrap())
     }
 
     /// Denies access to a node to everyone except the user of this client.
@@ -59,11 +59,11 @@ impl Nodes {
             Err(Error::NoNode) => Vec::new(),
             Err(error) => panic!("{path}: {error}"),
         };
-        self.read(path, names).await
+        self.read_nodes(path, names).await
     }
 
-    async fn read(&self, path: &str, mut names: Vec<String>) -> Vec<MesosNode> {
-        names.sort_by_key(|name| sequence(name));
+    async fn read_nodes(&self, path: &str, mut names: Vec<String>) -> Vec<MesosNode> {
+        names.sort_by_key(|name| sequence_number(name));
         let mut nodes = Vec::new();
         for name in names {
             match self.0.get_data(&format!("{path}/{name}")).await {
@@ -92,14 +92,14 @@ impl Nodes {
                     Ok(listing) => listing,
                     Err(error) => panic!("{path}: {error}"),
                 };
-                let nodes = self.read(path, names).await;
+                let nodes = self.read_nodes(path, names).await;
                 if is_expected(&nodes) {
                     return nodes;
                 }
                 watcher.changed().await;
             }
         };
-        match tokio::time::timeout(NEVER, waiting).await {
+        match tokio::time::timeout(TEST_TIMEOUT, waiting).await {
             Ok(nodes) => nodes,
             Err(_) => panic!("{event}: never in {:#?}", self.children(path).await),
         }
@@ -138,7 +138,7 @@ impl Nodes {
 }
 
 /// Returns the sequence number of a node, which is in the last ten characters of its name.
-fn sequence(name: &str) -> Option<u64> {
+fn sequence_number(name: &str) -> Option<u64> {
     name.get(name.len().checked_sub(10)?..)?.parse().ok()
 }
 
@@ -153,11 +153,11 @@ pub(super) struct SchedulerCandidate {
 
 impl SchedulerCandidate {
     /// Lets a scheduler join the election, behind the candidates that joined earlier.
-    pub(super) async fn stand(servers: &str, scheduler: &Scheduler) -> Self {
+    pub(super) async fn join_election(servers: &str, scheduler: &Scheduler) -> Self {
         let nodes = Nodes::connect(servers).await;
         nodes.0.mkdir(SCHEDULERS, &PERSISTENT).await.unwrap();
         let address = scheduler.address();
-        let lead: Arc<dyn Fn(bool) + Send + Sync> = Arc::new(scheduler.leading());
+        let lead: Arc<dyn Fn(bool) + Send + Sync> = Arc::new(scheduler.master_setter());
         lead(false);
         let info = json!({
             "ip": address.ip().to_string(), "ipv6": "", "port": address.port(), "grpc_port": 0,
@@ -166,7 +166,7 @@ impl SchedulerCandidate {
             "external_port": 0,
         });
         let prefix = format!("{SCHEDULERS}/_c_{:032x}-{address}", fastrand::u128(..));
-        let created = nodes.0.create(&prefix, info.to_string().as_bytes(), &IN_TURN).await;
+        let created = nodes.0.create(&prefix, info.to_string().as_bytes(), &SEQUENTIAL).await;
         let (_, sequence) = created.unwrap();
         let name = format!("{}{sequence}", prefix.rsplit('/').next().unwrap());
         let (watch, own_name, elected) = (nodes.clone(), name.clone(), lead.clone());
@@ -174,12 +174,12 @@ impl SchedulerCandidate {
             loop {
                 match watch.0.list_and_watch_children(SCHEDULERS).await {
                     Ok((mut names, watcher)) => {
-                        names.sort_by_key(|name| self::sequence(name));
+                        names.sort_by_key(|name| self::sequence_number(name));
                         elected(names.first() == Some(&own_name));
                         watcher.changed().await;
                     }
                     // While ZooKeeper is unreachable and the session has not expired, keep trying to watch the nodes.
-                    Err(_) if !watch.0.state().is_terminated() => tokio::time::sleep(POLL).await,
+                    Err(_) if !watch.0.state().is_terminated() => tokio::time::sleep(POLL_INTERVAL).await,
                     Err(_) => return elected(false),
                 }
             }

@@ -14,30 +14,30 @@ use rcgen::KeyPair;
 use serde_json::{Value, json};
 
 use super::{
-    definitions::{NODE, ROUTE, Surroundings},
+    definitions::{DEFINITION_NODE, DEFINITION_ROUTE, Surroundings},
     nodes::{DRIVERS, Nodes},
     scene::{CLUSTER, Front},
-    zookeeper::{TestZooKeeper, ZooKeeperNode, blocking},
+    zookeeper::{TestZooKeeper, ZooKeeperNode, run_blocking},
 };
 use crate::{
-    replicas::{changes_of_soak, own_name, replicas, until_ready, until_waiting},
-    setting::eventually,
+    replicas::{changes_of_soak, own_name, replica_status, until_ready, until_waiting},
+    setting::wait_until,
 };
 
-fn above() -> String {
+fn drivers_path() -> String {
     format!("/admittance/drivers/{CLUSTER}")
 }
 
 /// Starts a driver with a ZooKeeper session that does not expire before the test ends.
-async fn start_patiently(around: &Surroundings, zookeeper: &ZooKeeperNode) -> Front {
+async fn start_with_long_session(around: &Surroundings, zookeeper: &ZooKeeperNode) -> Front {
     let config = around.config(zookeeper, "").replace("2s", "60s");
     Front::start(&config).await
 }
 
 /// Waits until this driver reports `count` drivers, of which one is the leader. Returns the name of this driver.
-async fn until_known(driver: &Front, count: usize) -> String {
-    eventually("the drivers know one another, and have a leader", async || {
-        let replica_list = replicas(&driver.program).await["replicas"].clone();
+async fn until_replicas_known(driver: &Front, count: usize) -> String {
+    wait_until("the drivers know one another, and have a leader", async || {
+        let replica_list = replica_status(&driver.program).await["replicas"].clone();
         let entries = replica_list.as_array().map(Vec::as_slice).unwrap_or_default();
         let leaders = entries.iter().filter(|replica| replica["leader"] == true);
         entries.len() == count && leaders.count() == 1
@@ -46,17 +46,17 @@ async fn until_known(driver: &Front, count: usize) -> String {
     own_name(&driver.program).await
 }
 
-async fn leads(driver: &Front) -> bool {
-    let replicas = replicas(&driver.program).await;
+async fn is_leader(driver: &Front) -> bool {
+    let replicas = replica_status(&driver.program).await;
     let mut entries = replicas["replicas"].as_array().into_iter().flatten();
     entries.any(|replica| replica["self"] == true && replica["leader"] == true)
 }
 
 /// Checks that no driver served a table before the leader had published it as the target of all drivers.
 async fn check_order(nodes: &Nodes) {
-    let (published, target) = nodes.get(&above()).await.unwrap();
-    for driver in nodes.children(&above()).await {
-        let Some((report, stat)) = nodes.get(&format!("{}/{}", above(), driver.name)).await else {
+    let (published, target) = nodes.get(&drivers_path()).await.unwrap();
+    for driver in nodes.children(&drivers_path()).await {
+        let Some((report, stat)) = nodes.get(&format!("{}/{}", drivers_path(), driver.name)).await else {
             continue;
         };
         assert_ne!(driver.session, 0, "it is ephemeral");
@@ -67,7 +67,12 @@ async fn check_order(nodes: &Nodes) {
 }
 
 /// Creates applications through the ready drivers in turn. Checks that no driver returns to an earlier table.
-async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, answers: &mut Vec<TimedAnswer>) {
+async fn create_until_over(
+    around: &Surroundings,
+    drivers: &[Front],
+    is_over: &AtomicBool,
+    answers: &mut Vec<TimedAnswer>,
+) {
     let mut newest = vec![0; drivers.len()];
     for (index, driver) in drivers.iter().enumerate().cycle() {
         if is_over.load(Ordering::SeqCst) {
@@ -80,7 +85,7 @@ async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, an
         let [version] = passed.as_slice() else {
             panic!("{passed:?}")
         };
-        let answer = TimedAnswer::now(version).unwrap();
+        let answer = TimedAnswer::from_message(version).unwrap();
         assert!(answer.version >= newest[index], "{version} after {}", newest[index]);
         newest[index] = answer.version;
         answers.push(answer);
@@ -91,10 +96,12 @@ async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, an
 async fn three_drivers_go_live_with_each_change_together() {
     let soak = changes_of_soak();
     let changes = soak.map_or(20, |changes| changes as usize);
-    let zookeeper = ZooKeeperNode::shared("together").await;
+    let zookeeper = ZooKeeperNode::create_shared("together").await;
     let around = Surroundings::new(&zookeeper).await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes.put(NODE, &around.definition("webhook-test", "version-0")).await;
+    nodes
+        .put(DEFINITION_NODE, &around.definition("webhook-test", "version-0"))
+        .await;
     let config = around.config(&zookeeper, "");
     let drivers = [
         Front::start(&config).await,
@@ -105,18 +112,20 @@ async fn three_drivers_go_live_with_each_change_together() {
         until_ready(&driver.program).await;
     }
     let names = [
-        until_known(&drivers[0], 3).await,
-        until_known(&drivers[1], 3).await,
-        until_known(&drivers[2], 3).await,
+        until_replicas_known(&drivers[0], 3).await,
+        until_replicas_known(&drivers[1], 3).await,
+        until_replicas_known(&drivers[2], 3).await,
     ];
-    assert!(leads(&drivers[0]).await, "the first one");
+    assert!(is_leader(&drivers[0]).await, "the first one");
 
     let (is_over, mut answers) = (Arc::new(AtomicBool::new(false)), Vec::new());
     let changing = async {
         for number in 1..=changes {
             let definition = around.definition("webhook-test", &format!("version-{number}"));
             let driver = &drivers[number % drivers.len()];
-            around.change(driver, Method::PUT, ROUTE, &definition).await;
+            around
+                .send_expecting_success(driver, Method::PUT, DEFINITION_ROUTE, &definition)
+                .await;
             let expected = format!("version-{number}");
             assert_eq!(
                 around.passed_hooks(driver).await,
@@ -130,7 +139,7 @@ async fn three_drivers_go_live_with_each_change_together() {
         }
         is_over.store(true, Ordering::SeqCst);
     };
-    tokio::join!(changing, load(&around, &drivers, &is_over, &mut answers));
+    tokio::join!(changing, create_until_over(&around, &drivers, &is_over, &mut answers));
     answers.sort();
     let (overlap, _) = longest_overlap(&answers);
     println!(
@@ -140,7 +149,7 @@ async fn three_drivers_go_live_with_each_change_together() {
     if soak.is_some() {
         assert!(overlap < Duration::from_secs(1), "{overlap:?}");
     }
-    let (published, stat) = nodes.get(&above()).await.unwrap();
+    let (published, stat) = nodes.get(&drivers_path()).await.unwrap();
     assert_eq!(usize::try_from(stat.version).unwrap(), changes + 1);
     for driver in &drivers {
         let status = driver.program.status().await.unwrap();
@@ -166,20 +175,24 @@ async fn three_drivers_go_live_with_each_change_together() {
 
 #[tokio::test]
 async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
-    let zookeeper = ZooKeeperNode::shared("hangs").await;
+    let zookeeper = ZooKeeperNode::create_shared("hangs").await;
     let around = Surroundings::new(&zookeeper).await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes.put(NODE, &around.definition("webhook-test", "version-0")).await;
-    let first = start_patiently(&around, &zookeeper).await;
-    let mut slow = start_patiently(&around, &zookeeper).await;
+    nodes
+        .put(DEFINITION_NODE, &around.definition("webhook-test", "version-0"))
+        .await;
+    let first = start_with_long_session(&around, &zookeeper).await;
+    let mut slow = start_with_long_session(&around, &zookeeper).await;
     for driver in [&first, &slow] {
         until_ready(&driver.program).await;
     }
-    let name = until_known(&slow, 2).await;
-    until_known(&first, 2).await;
+    let name = until_replicas_known(&slow, 2).await;
+    until_replicas_known(&first, 2).await;
 
     slow.program.suspend().unwrap();
-    nodes.put(NODE, &around.definition("webhook-test", "version-1")).await;
+    nodes
+        .put(DEFINITION_NODE, &around.definition("webhook-test", "version-1"))
+        .await;
     let waiting = until_waiting(&first.program, &name).await;
     assert!(waiting.contains("has not prepared"), "{waiting}");
     assert_eq!(around.passed_hooks(&first).await, ["version-0"]);
@@ -203,37 +216,43 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
     slow.program.terminate().unwrap();
     slow.program.wait_for_end().await.unwrap();
     let definition = around.definition("webhook-test", "version-2");
-    around.change(&first, Method::PUT, ROUTE, &definition).await;
+    around
+        .send_expecting_success(&first, Method::PUT, DEFINITION_ROUTE, &definition)
+        .await;
     assert_eq!(around.passed_hooks(&first).await, ["version-2"]);
 }
 
 #[tokio::test]
 async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
-    let server = blocking(TestZooKeeper::start).await;
+    let server = run_blocking(TestZooKeeper::start).await;
     let zookeeper = ZooKeeperNode::root(server.address());
     // The drivers do not look for the scheduler in ZooKeeper, because their configuration has its address. So they can
     // still reach the scheduler when this test stops its ZooKeeper server.
-    let around = Surroundings::new(&ZooKeeperNode::shared("elsewhere").await).await;
+    let around = Surroundings::new(&ZooKeeperNode::create_shared("elsewhere").await).await;
     let config = around
         .config(&zookeeper, "")
         .replace("discover: {}", &format!("servers: [\"{}\"]", around.scheduler.url()))
         .replace(CLUSTER, &format!("{CLUSTER}, behind: scheduler"));
     let start_driver = async || Front::start(&config.replace("2s", "60s")).await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes.put(NODE, &around.definition("webhook-test", "version-0")).await;
+    nodes
+        .put(DEFINITION_NODE, &around.definition("webhook-test", "version-0"))
+        .await;
     let mut leader = Front::start(&config).await;
     until_ready(&leader.program).await;
-    until_known(&leader, 1).await;
-    assert!(leads(&leader).await);
+    until_replicas_known(&leader, 1).await;
+    assert!(is_leader(&leader).await);
     let (mut second, third) = (start_driver().await, start_driver().await);
     for driver in [&second, &third] {
         until_ready(&driver.program).await;
     }
-    until_known(&leader, 3).await;
-    until_known(&third, 3).await;
+    until_replicas_known(&leader, 3).await;
+    until_replicas_known(&third, 3).await;
 
     second.program.suspend().unwrap();
-    nodes.put(NODE, &around.definition("webhook-test", "version-1")).await;
+    nodes
+        .put(DEFINITION_NODE, &around.definition("webhook-test", "version-1"))
+        .await;
     until_waiting(&leader.program, "has not prepared").await;
     leader.program.kill().await.unwrap();
     assert_eq!(around.passed_hooks(&third).await, ["version-0"]);
@@ -241,34 +260,36 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     for driver in [&second, &third] {
         around.until_passed(driver, "another one leads", &["version-1"]).await;
     }
-    until_known(&third, 2).await;
+    until_replicas_known(&third, 2).await;
 
     // While ZooKeeper is down, all drivers answer clients, but no change goes live.
-    let mut server = blocking(move || {
+    let mut server = run_blocking(move || {
         let mut server = server;
         server.stop();
         server
     })
     .await;
     for driver in [&second, &third] {
-        eventually("the loss is told", async || {
-            replicas(&driver.program).await["problem"].is_string()
+        wait_until("the loss is told", async || {
+            replica_status(&driver.program).await["problem"].is_string()
         })
         .await;
         assert_eq!(around.passed_hooks(driver).await, ["version-1"]);
         assert!(driver.program.is_ready().await);
     }
-    let server = blocking(move || {
+    let server = run_blocking(move || {
         server.start_again();
         server
     })
     .await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes.put(NODE, &around.definition("webhook-test", "version-2")).await;
+    nodes
+        .put(DEFINITION_NODE, &around.definition("webhook-test", "version-2"))
+        .await;
     for driver in [&second, &third] {
         around.until_passed(driver, "ZooKeeper is back", &["version-2"]).await;
-        eventually("the loss is over", async || {
-            replicas(&driver.program).await["problem"].is_null()
+        wait_until("the loss is over", async || {
+            replica_status(&driver.program).await["problem"].is_null()
         })
         .await;
     }
@@ -278,13 +299,13 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     until_ready(&new.program).await;
     assert_eq!(around.passed_hooks(&new).await, ["version-2"]);
 
-    let session = session_of(&nodes, &second).await;
+    let session = session_of_driver(&nodes, &second).await;
     second.program.kill().await.unwrap();
     let definition = around.definition("webhook-test", "version-3");
-    nodes.put(NODE, &definition).await;
+    nodes.put(DEFINITION_NODE, &definition).await;
     until_waiting(&third.program, "has not prepared").await;
     assert_eq!(around.passed_hooks(&third).await, ["version-2"]);
-    let server = blocking(move || {
+    let server = run_blocking(move || {
         server.expire(session);
         server
     })
@@ -296,24 +317,26 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     drop(server);
 }
 
-async fn session_of(nodes: &Nodes, driver: &Front) -> i64 {
-    let name = until_known(driver, 3).await;
+async fn session_of_driver(nodes: &Nodes, driver: &Front) -> i64 {
+    let name = until_replicas_known(driver, 3).await;
     let of_driver = |node: &&super::nodes::MesosNode| node.data["name"] == name.as_str();
-    let replica_nodes = nodes.children(&above()).await;
+    let replica_nodes = nodes.children(&drivers_path()).await;
     replica_nodes.iter().find(of_driver).unwrap().session
 }
 
 #[tokio::test]
 async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready() {
-    let zookeeper = ZooKeeperNode::shared("strict").await;
+    let zookeeper = ZooKeeperNode::create_shared("strict").await;
     let around = Surroundings::new(&zookeeper).await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes.put(NODE, &around.definition("webhook-test", "version-0")).await;
+    nodes
+        .put(DEFINITION_NODE, &around.definition("webhook-test", "version-0"))
+        .await;
     let directory = tempfile::tempdir().unwrap();
     let (key, module) = (directory.path().join("key.pem"), directory.path().join("plugin.wasm"));
     std::fs::write(&key, KeyPair::generate().unwrap().public_key_pem()).unwrap();
     std::fs::write(&module, Versions::find().unwrap().module(1)).unwrap();
-    let first = start_patiently(&around, &zookeeper).await;
+    let first = start_with_long_session(&around, &zookeeper).await;
     // The configuration of this driver requires signed modules, so it rejects the plugin, which has no signature.
     let strict = around.config(
         &zookeeper,
@@ -323,8 +346,8 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     for driver in [&first, &unable] {
         until_ready(&driver.program).await;
     }
-    let name = until_known(&unable, 2).await;
-    until_known(&first, 2).await;
+    let name = until_replicas_known(&unable, 2).await;
+    until_replicas_known(&first, 2).await;
 
     let mut of_plugin = around.definition("plugin", "unused");
     of_plugin["resourcesRef"]["kind"] = "secret".into();
@@ -334,7 +357,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
         .remove("clientConfig");
     of_plugin["admissionWebhooks"][0]["plugin"] =
         json!({"source": format!("file:{}", module.display()), "settings": {"name": "a"}});
-    let node = NODE.replace("webhook-test", "plugin");
+    let node = DEFINITION_NODE.replace("webhook-test", "plugin");
     nodes.put(&node, &of_plugin).await;
     let waiting = until_waiting(&first.program, "not signed").await;
     assert!(waiting.contains(&format!("{name} has not prepared")), "{waiting}");
@@ -342,7 +365,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
         |line: &ProgramLogLine| line.message().contains("a change waits") && line.message().contains(&name);
     first
         .program
-        .until_logged_after(Mark::START, "who is waited for", is_wait_logged)
+        .wait_for_log_after(Mark::START, "who is waited for", is_wait_logged)
         .await
         .unwrap();
     let chains = async |driver: &Front| {
@@ -353,12 +376,12 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     assert!(unable.program.is_ready().await, "it serves what all serve");
     unable.program.terminate().unwrap();
     unable.program.wait_for_end().await.unwrap();
-    eventually("the plugin is live", async || chains(&first).await == 2).await;
+    wait_until("the plugin is live", async || chains(&first).await == 2).await;
 
     // This driver cannot serve the plugin, so it does not become ready, and the others do not wait for it.
     let late_driver = Front::start(&strict).await;
-    eventually("it knows what the others serve", async || {
-        replicas(&late_driver.program).await["target"].is_string()
+    wait_until("it knows what the others serve", async || {
+        replica_status(&late_driver.program).await["target"].is_string()
     })
     .await;
     let client = Client::new().unwrap();
@@ -367,7 +390,9 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     assert_eq!(answer.json().unwrap()["reason"], "the replicas serve another table");
     until_registered(&nodes, 0).await;
     let definition = around.definition("webhook-test", "version-1");
-    around.change(&first, Method::PUT, ROUTE, &definition).await;
+    around
+        .send_expecting_success(&first, Method::PUT, DEFINITION_ROUTE, &definition)
+        .await;
     assert_eq!(around.passed_hooks(&first).await, ["version-1"]);
     until_registered(&nodes, 0).await;
 
@@ -378,9 +403,9 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     until_registered(&nodes, 1).await;
     late_driver.program.suspend().unwrap();
     nodes.put(&node, &of_plugin).await;
-    eventually("the plugin is live again", async || chains(&first).await == 2).await;
+    wait_until("the plugin is live again", async || chains(&first).await == 2).await;
     late_driver.program.resume().unwrap();
-    eventually("it is late again", async || !late_driver.program.is_ready().await).await;
+    wait_until("it is late again", async || !late_driver.program.is_ready().await).await;
     until_registered(&nodes, 0).await;
 }
 
@@ -393,17 +418,19 @@ async fn until_registered(nodes: &Nodes, count: usize) {
 
 #[tokio::test]
 async fn drivers_may_go_live_independently() {
-    let zookeeper = ZooKeeperNode::shared("alone").await;
+    let zookeeper = ZooKeeperNode::create_shared("alone").await;
     let around = Surroundings::new(&zookeeper).await;
     let config = around.config(&zookeeper, "replicas: Independently\n");
     let (one, two) = (Front::start(&config).await, Front::start(&config).await);
     let nodes = Nodes::connect(&zookeeper.connection()).await;
     two.program.suspend().unwrap();
     let definition = around.definition("webhook-test", "version-0");
-    around.change(&one, Method::POST, ROUTE, &definition).await;
+    around
+        .send_expecting_success(&one, Method::POST, DEFINITION_ROUTE, &definition)
+        .await;
     assert_eq!(around.passed_hooks(&one).await, ["version-0"]);
     two.program.resume().unwrap();
     around.until_passed(&two, "the other follows", &["version-0"]).await;
-    assert_eq!(replicas(&one.program).await, Value::Null);
+    assert_eq!(replica_status(&one.program).await, Value::Null);
     assert!(nodes.get("/admittance").await.is_none());
 }

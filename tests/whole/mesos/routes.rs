@@ -5,7 +5,7 @@
 use http::Method;
 use serde_json::json;
 
-use super::scene::{Mesos, code_and_message};
+use super::scene::{MesosScene, code_and_message};
 use crate::scene::application;
 
 const GET: Method = Method::GET;
@@ -91,18 +91,18 @@ const ROUTES: &[(Method, &str, &str, &str)] = &[
 
 /// (method, path, request that the driver sends to the scheduler). The BCS scheduler has removed these routes.
 #[rustfmt::skip]
-const COMMENTED_OUT: [(Method, &str, &str); 2] = [
+const REMOVED_ROUTES: [(Method, &str, &str); 2] = [
     (GET,    "/namespaces/n/applications/web/tasks", "GET /v1/apps/n/web/tasks"),
     (DELETE, "/agentsettings?ips=10.0.0.1", "POST /v1/agentsettings/delete?ips=10.0.0.1"),
 ];
 
 #[tokio::test]
 async fn every_route_of_the_scheduler_is_forwarded() {
-    let mesos = Mesos::new("", &[]).await;
+    let mesos = MesosScene::new("", &[]).await;
     let mut problems = Vec::new();
     for (method, path, body, expected) in ROUTES {
         let before = mesos.scheduler.requests().len();
-        let reply = mesos.send(method.clone(), path, self::body(body)).await;
+        let reply = mesos.send(method.clone(), path, self::body_text(body)).await;
         let requests = mesos.scheduler.requests().split_off(before);
         let lines: Vec<String> = requests.iter().map(admittance_tests::SchedulerRequest::line).collect();
         if lines != [*expected] {
@@ -134,8 +134,8 @@ async fn every_route_of_the_scheduler_is_forwarded() {
 
 #[tokio::test]
 async fn requests_for_removed_scheduler_routes_are_forwarded_and_the_scheduler_refuses_them() {
-    let mesos = Mesos::new("", &[]).await;
-    for (method, path, expected) in COMMENTED_OUT {
+    let mesos = MesosScene::new("", &[]).await;
+    for (method, path, expected) in REMOVED_ROUTES {
         let before = mesos.scheduler.requests().len();
         let reply = mesos.send(method.clone(), path, "").await;
         let requests = mesos.scheduler.requests().split_off(before);
@@ -149,7 +149,7 @@ async fn requests_for_removed_scheduler_routes_are_forwarded_and_the_scheduler_r
 
 #[tokio::test]
 async fn paths_without_a_route_never_reach_the_scheduler() {
-    let mesos = Mesos::new("", &[]).await;
+    let mesos = MesosScene::new("", &[]).await;
     for (method, path, status) in [
         (GET, "/nothing", 404),
         (GET, "/namespaces/n/deployments", 405),
@@ -163,7 +163,7 @@ async fn paths_without_a_route_never_reach_the_scheduler() {
     assert!(mesos.scheduler.requests().is_empty());
 }
 
-fn body(body: &str) -> String {
+fn body_text(body: &str) -> String {
     if body.is_empty() || !body.starts_with(|first: char| first.is_ascii_lowercase()) {
         return body.to_owned();
     }

@@ -14,7 +14,7 @@ pub(super) const CLUSTER: &str = "BCS-MESOS-10001";
 
 /// A driver and a scheduler. The driver's configuration has the address of the scheduler, so all requests go to this
 /// scheduler.
-pub(super) struct Mesos {
+pub(super) struct MesosScene {
     _directory: TempDir,
     pub(super) cluster: MesosCluster,
     pub(super) scheduler: Scheduler,
@@ -22,7 +22,7 @@ pub(super) struct Mesos {
     pub(super) client: Client,
 }
 
-impl Mesos {
+impl MesosScene {
     /// Starts a driver with this text as definitions, or without any if it is empty. `resolve` maps host names to
     /// addresses.
     pub(super) async fn new(definitions: &str, resolve: &[(&str, SocketAddr)]) -> Self {
@@ -63,13 +63,13 @@ impl Mesos {
     /// Sends a request with the headers of a BCS client to the driver. `path` is relative to `/mesosdriver/v4`.
     pub(super) async fn send(&self, method: Method, path: &str, body: impl Into<bytes::Bytes>) -> Reply {
         let url = self.program.url(&format!("/mesosdriver/v4{path}"));
-        self.client.bcs(method, &url, body).await.unwrap()
+        self.client.send_bcs(method, &url, body).await.unwrap()
     }
 }
 
 /// Returns the configuration of a driver that registers itself and finds the scheduler in ZooKeeper. Appends
 /// `additions`.
-pub(super) fn driver(zookeeper: &ZooKeeperNode, additions: &str) -> String {
+pub(super) fn driver_config(zookeeper: &ZooKeeperNode, additions: &str) -> String {
     let ensemble = zookeeper.config();
     let definitions = if additions.contains("definitions:") {
         ""
@@ -96,19 +96,19 @@ impl Front {
     pub(super) async fn start(config: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);
-        let program = serve(&directory, config).start().await.unwrap();
+        let program = program_builder(&directory, config).start().await.unwrap();
         Self {
             _directory: directory,
             program,
         }
     }
 
-    pub(super) fn routes(&self) -> String {
+    pub(super) fn routes_url(&self) -> String {
         self.program.url("/mesosdriver/v4")
     }
 }
 
-fn serve(directory: &TempDir, config: PathBuf) -> Serve {
+fn program_builder(directory: &TempDir, config: PathBuf) -> Serve {
     Serve::new(config)
         .unwrap()
         .store(store())

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     hooks::MesosHooks,
-    scene::{Mesos, code_and_message},
+    scene::{MesosScene, code_and_message},
 };
 use crate::scene::application;
 
@@ -45,7 +45,7 @@ async fn a_selector_matches_the_namespace_of_the_body() {
         "resourcesRef": {"operation": "Create", "kind": "application"},
         "admissionWebhooks": stages,
     });
-    let mesos = Mesos::new(&document.to_string(), &[("hook.hooks", hooks.address)]).await;
+    let mesos = MesosScene::new(&document.to_string(), &[("hook.hooks", hooks.address)]).await;
     for (index, (operator, values, namespace, is_called)) in SELECTORS.into_iter().enumerate() {
         let before = hooks.calls(namespace).len();
         let name = format!("web-{index}");

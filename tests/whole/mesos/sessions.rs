@@ -5,22 +5,22 @@ use serde_json::{Value, json};
 
 use super::{
     nodes::{DRIVERS, MesosNode, Nodes, SCHEDULERS, SchedulerCandidate},
-    scene::{CLUSTER, Front, driver},
+    scene::{CLUSTER, Front, driver_config},
     writers::{ConcurrentWriters, WriteAnswer, scheduler_requests, write_violations},
-    zookeeper::{Ensemble, ZooKeeperNode, blocking},
+    zookeeper::{Ensemble, ZooKeeperNode, run_blocking},
 };
 
 /// Returns the path in ZooKeeper where bcs-api looks for the drivers of the cluster.
-fn of_cluster() -> String {
+fn cluster_path() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
 
 /// Returns the two nodes that a driver creates in ZooKeeper. bcs-api reads the first one. The second one is in the list
 /// of all drivers.
-async fn registered(nodes: &Nodes) -> (MesosNode, MesosNode) {
+async fn registered_nodes(nodes: &Nodes) -> (MesosNode, MesosNode) {
     let is_driver = |node: &MesosNode| node.name.starts_with("_c_");
     let in_service = nodes
-        .until_children(&of_cluster(), "a driver of the cluster", |nodes| nodes.len() == 1)
+        .until_children(&cluster_path(), "a driver of the cluster", |nodes| nodes.len() == 1)
         .await;
     let in_cluster = nodes
         .until_children(DRIVERS, "a driver", |nodes| {
@@ -46,20 +46,20 @@ fn is_protected(name: &str, address: &str) -> bool {
     })
 }
 
-fn address(url: &str) -> http::uri::Authority {
+fn authority_of(url: &str) -> http::uri::Authority {
     url.parse::<http::Uri>().unwrap().authority().unwrap().clone()
 }
 
 #[tokio::test]
 async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_session() {
-    let zookeeper = ZooKeeperNode::shared("sessions").await;
+    let zookeeper = ZooKeeperNode::create_shared("sessions").await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes.put(&of_cluster(), &Value::Null).await;
+    nodes.put(&cluster_path(), &Value::Null).await;
     let additions = "registration: { hostname: here, external: { ip: 203.0.113.7, port: 31090 } }\n";
-    let mut driver = Front::start(&driver(&zookeeper, additions)).await;
+    let mut driver = Front::start(&driver_config(&zookeeper, additions)).await;
     let (listen, admin) = (
-        address(&driver.program.url("/")).port_u16().unwrap(),
-        address(&driver.program.admin_url("/")).port_u16().unwrap(),
+        authority_of(&driver.program.url("/")).port_u16().unwrap(),
+        authority_of(&driver.program.admin_url("/")).port_u16().unwrap(),
     );
     let info = |external_ip: &str, external_port: u16| {
         json!({
@@ -70,7 +70,7 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
         })
     };
 
-    let (in_service, in_cluster) = registered(&nodes).await;
+    let (in_service, in_cluster) = registered_nodes(&nodes).await;
     assert_eq!(in_service.data, info("203.0.113.7", 31090));
     assert_eq!(in_cluster.data, info("", 0));
     for node in [&in_service, &in_cluster] {
@@ -81,7 +81,7 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
     // The driver is suspended until its session expires. When it reconnects, its nodes have been deleted.
     driver.program.suspend().unwrap();
     nodes
-        .until_children(&of_cluster(), "expired", <[MesosNode]>::is_empty)
+        .until_children(&cluster_path(), "expired", <[MesosNode]>::is_empty)
         .await;
     nodes
         .until_children(DRIVERS, "expired", |nodes| {
@@ -94,7 +94,7 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
         nodes.iter().filter(new).count() == 1
     };
     nodes
-        .until_children(&of_cluster(), "registered again", |nodes| {
+        .until_children(&cluster_path(), "registered again", |nodes| {
             is_registered_again(nodes, &in_service)
         })
         .await;
@@ -103,23 +103,23 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
             is_registered_again(nodes, &in_cluster)
         })
         .await;
-    let (after_in_service, after_in_cluster) = registered(&nodes).await;
+    let (after_in_service, after_in_cluster) = registered_nodes(&nodes).await;
     assert_eq!(after_in_service.data, in_service.data);
     assert_eq!(after_in_cluster.data, in_cluster.data);
 
     // If somebody deletes the driver's node, the driver creates it again in its session.
     nodes
-        .delete(&format!("{}/{}", of_cluster(), after_in_service.name))
+        .delete(&format!("{}/{}", cluster_path(), after_in_service.name))
         .await;
     let recreated_nodes = nodes
-        .until_children(&of_cluster(), "made again", |nodes| nodes.len() == 1)
+        .until_children(&cluster_path(), "made again", |nodes| nodes.len() == 1)
         .await;
     assert_ne!(recreated_nodes[0].name, after_in_service.name);
     assert_eq!(recreated_nodes[0].data, after_in_service.data);
 
     driver.program.terminate().unwrap();
     nodes
-        .until_children(&of_cluster(), "withdrawn", <[MesosNode]>::is_empty)
+        .until_children(&cluster_path(), "withdrawn", <[MesosNode]>::is_empty)
         .await;
     assert!(driver.program.wait_for_end().await.unwrap().success());
     let remaining_nodes = nodes.children(DRIVERS).await;
@@ -131,25 +131,25 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
 
 #[tokio::test]
 async fn requests_succeed_while_the_zookeeper_ensemble_elects_a_leader() {
-    let mut ensemble = blocking(|| Ensemble::start(3)).await;
+    let mut ensemble = run_blocking(|| Ensemble::start(3)).await;
     let zookeeper = ZooKeeperNode::root(&ensemble.addresses());
     let cluster = MesosCluster::default();
     let first = Scheduler::start(&cluster).await.unwrap();
     let second = Scheduler::start(&cluster).await.unwrap();
-    let first_stands = SchedulerCandidate::stand(&zookeeper.connection(), &first).await;
-    let _second_stands = SchedulerCandidate::stand(&zookeeper.connection(), &second).await;
-    let driver = Front::start(&driver(&zookeeper, "registration: {}\n")).await;
+    let first_stands = SchedulerCandidate::join_election(&zookeeper.connection(), &first).await;
+    let _second_stands = SchedulerCandidate::join_election(&zookeeper.connection(), &second).await;
+    let driver = Front::start(&driver_config(&zookeeper, "registration: {}\n")).await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes.put(&of_cluster(), &Value::Null).await;
-    registered(&nodes).await;
+    nodes.put(&cluster_path(), &Value::Null).await;
+    registered_nodes(&nodes).await;
 
-    let writers = ConcurrentWriters::start(&[driver.routes()], 4);
+    let writers = ConcurrentWriters::start(&[driver.routes_url()], 4);
     writers.until_created(20).await;
     let before = writers.count();
-    let (ensemble, lost_server) = blocking(move || {
-        let leader = ensemble.leader();
+    let (ensemble, lost_server) = run_blocking(move || {
+        let leader = ensemble.wait_for_leader();
         ensemble.kill(leader);
-        let next = ensemble.leader();
+        let next = ensemble.wait_for_leader();
         assert_ne!(next, leader);
         (ensemble, leader)
     })
@@ -159,7 +159,7 @@ async fn requests_succeed_while_the_zookeeper_ensemble_elects_a_leader() {
 
     // The driver keeps its session or gets a new one. Either way, it learns which scheduler is the new master.
     let nodes_after = Nodes::connect(&zookeeper.connection()).await;
-    registered(&nodes_after).await;
+    registered_nodes(&nodes_after).await;
     first_stands.resign().await;
     nodes_after
         .until_children(SCHEDULERS, "the second is the first", |nodes| nodes.len() == 1)

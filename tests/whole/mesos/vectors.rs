@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     hooks::MesosHooks,
-    scene::{CLUSTER, Mesos, code_and_message},
+    scene::{CLUSTER, MesosScene, code_and_message},
 };
 use crate::scene::{application, source};
 
@@ -47,7 +47,7 @@ enum VectorBody {
 
 use VectorBody::{Definition, Nothing, Object, Text};
 
-const USUAL: Vector = Vector {
+const DEFAULT_VECTOR: Vector = Vector {
     source: "",
     namespace: "",
     hooks: &[],
@@ -60,93 +60,93 @@ const USUAL: Vector = Vector {
     scheduler_values: &[],
 };
 
-const FIRST: &str = "/raw_json/metadata/annotations/first";
-const ODD: &str = "/raw_json/metadata/annotations/odd";
-const IMAGE: &str = "/Container/0/Docker/Image";
-const CREATED: Option<&str> = Some("POST /v1/apps");
+const FIRST_POINTER: &str = "/raw_json/metadata/annotations/first";
+const ODD_POINTER: &str = "/raw_json/metadata/annotations/odd";
+const IMAGE_POINTER: &str = "/Container/0/Docker/Image";
+const CREATE_LINE: Option<&str> = Some("POST /v1/apps");
 
 const POST_DEFINITION: (Method, &str) = (Method::POST, "/namespaces/{ns}/admissionwebhook");
 const PUT_DEFINITION: (Method, &str) = (Method::PUT, "/namespaces/{ns}/admissionwebhook");
-const GOOD: &str = r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"}"#;
-const ANOTHER: &str = r#""clientConfig":{"url":"http://hook.hooks:1/"}"#;
-const ANNOTATING: &[(&str, &str)] = &[("annotates", "Fail")];
+const GOOD_CLIENT: &str = r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"}"#;
+const OTHER_CLIENT: &str = r#""clientConfig":{"url":"http://hook.hooks:1/"}"#;
+const ANNOTATING_HOOK: &[(&str, &str)] = &[("annotates", "Fail")];
 const WRONG_CLUSTER: (u16, u64, &str) = (400, 1_405_234, "http header BCS-ClusterID ");
 
 #[rustfmt::skip]
 const VECTORS: &[Vector] = &[
     // The cases from here on test the header `BCS-ClusterID`, which names the cluster.
-    Vector { source: "1.2 no BCS-ClusterID, and no hook is called (2.6 no. 12)", namespace: "header", hooks: ANNOTATING, cluster: &[], reply: WRONG_CLUSTER, ..USUAL },
-    Vector { source: "1.2 another cluster", namespace: "header", hooks: ANNOTATING, cluster: &["BCS-MESOS-10002"], reply: (400, 1_405_234, "http header BCS-ClusterID BCS-MESOS-10002 don't exist"), ..USUAL },
-    Vector { source: "1.2 case counts", namespace: "header", hooks: ANNOTATING, cluster: &["bcs-mesos-10001"], reply: WRONG_CLUSTER, ..USUAL },
-    Vector { source: "1.2 two of them", namespace: "header", hooks: ANNOTATING, cluster: &[CLUSTER, "BCS-MESOS-10002"], reply: WRONG_CLUSTER, ..USUAL },
-    Vector { source: "1.2 on every route", namespace: "header", hooks: ANNOTATING, cluster: &[], ask: (Method::GET, "/namespaces/{ns}/applications"), body: Nothing, reply: WRONG_CLUSTER, ..USUAL },
-    Vector { source: "1.2 on the routes of definitions", namespace: "header", hooks: ANNOTATING, cluster: &[], ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("admissionwebhook"), reply: WRONG_CLUSTER, ..USUAL },
+    Vector { source: "1.2 no BCS-ClusterID, and no hook is called (2.6 no. 12)", namespace: "header", hooks: ANNOTATING_HOOK, cluster: &[], reply: WRONG_CLUSTER, ..DEFAULT_VECTOR },
+    Vector { source: "1.2 another cluster", namespace: "header", hooks: ANNOTATING_HOOK, cluster: &["BCS-MESOS-10002"], reply: (400, 1_405_234, "http header BCS-ClusterID BCS-MESOS-10002 don't exist"), ..DEFAULT_VECTOR },
+    Vector { source: "1.2 case counts", namespace: "header", hooks: ANNOTATING_HOOK, cluster: &["bcs-mesos-10001"], reply: WRONG_CLUSTER, ..DEFAULT_VECTOR },
+    Vector { source: "1.2 two of them", namespace: "header", hooks: ANNOTATING_HOOK, cluster: &[CLUSTER, "BCS-MESOS-10002"], reply: WRONG_CLUSTER, ..DEFAULT_VECTOR },
+    Vector { source: "1.2 on every route", namespace: "header", hooks: ANNOTATING_HOOK, cluster: &[], ask: (Method::GET, "/namespaces/{ns}/applications"), body: Nothing, reply: WRONG_CLUSTER, ..DEFAULT_VECTOR },
+    Vector { source: "1.2 on the routes of definitions", namespace: "header", hooks: ANNOTATING_HOOK, cluster: &[], ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("admissionwebhook"), reply: WRONG_CLUSTER, ..DEFAULT_VECTOR },
     // The cases from here on test the kind of the object in the body.
-    Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/applications"), body: Object("deployment"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind deployment is invalid"), ..USUAL },
-    Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("application"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind application is invalid"), ..USUAL },
-    Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("secret"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind secret is invalid"), ..USUAL },
-    Vector { source: "1.4 no kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/services"), body: Text("{}"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind  is invalid"), ..USUAL },
-    Vector { source: "2.1 wrong kind of a definition", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("application"), reply: (200, 1_405_008, "Kind application is invalid"), ..USUAL },
-    Vector { source: "2.4 the hooks are for the kind of the body; the kind is checked behind them", namespace: "wrong", hooks: ANNOTATING, ask: (Method::POST, "/namespaces/{ns}/deployments"), reply: (200, 1_405_008, "Kind application is invalid"), called_hooks: &["annotates"], ..USUAL },
+    Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/applications"), body: Object("deployment"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind deployment is invalid"), ..DEFAULT_VECTOR },
+    Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("application"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind application is invalid"), ..DEFAULT_VECTOR },
+    Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("secret"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind secret is invalid"), ..DEFAULT_VECTOR },
+    Vector { source: "1.4 no kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/services"), body: Text("{}"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind  is invalid"), ..DEFAULT_VECTOR },
+    Vector { source: "2.1 wrong kind of a definition", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("application"), reply: (200, 1_405_008, "Kind application is invalid"), ..DEFAULT_VECTOR },
+    Vector { source: "2.4 the hooks are for the kind of the body; the kind is checked behind them", namespace: "wrong", hooks: ANNOTATING_HOOK, ask: (Method::POST, "/namespaces/{ns}/deployments"), reply: (200, 1_405_008, "Kind application is invalid"), called_hooks: &["annotates"], ..DEFAULT_VECTOR },
     // The cases from here on test errors of the scheduler. The driver passes their codes on to the client.
-    Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), scheduler_line: Some("POST /v1/configmap"), ..USUAL },
-    Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), scheduler_line: Some("POST /v1/configmap"), ..USUAL },
-    Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), scheduler_line: Some("PUT /v1/secret"), ..USUAL },
-    Vector { source: "2.2 of a scheduler: delete", namespace: "twice", ask: (Method::DELETE, "/namespaces/{ns}/configmaps/web"), body: Nothing, scheduler_line: Some("DELETE /v1/configmap/twice/web"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), scheduler_line: Some("POST /v1/configmap"), ..DEFAULT_VECTOR },
+    Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), scheduler_line: Some("POST /v1/configmap"), ..DEFAULT_VECTOR },
+    Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), scheduler_line: Some("PUT /v1/secret"), ..DEFAULT_VECTOR },
+    Vector { source: "2.2 of a scheduler: delete", namespace: "twice", ask: (Method::DELETE, "/namespaces/{ns}/configmaps/web"), body: Nothing, scheduler_line: Some("DELETE /v1/configmap/twice/web"), ..DEFAULT_VECTOR },
     // The cases from here on test what hooks change, and how hooks fail.
-    Vector { source: "2.5 the reply is the new resource", namespace: "changes", hooks: ANNOTATING, scheduler_line: CREATED, called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 Fail and 500", namespace: "fail-500", hooks: &[("annotates", "Fail"), ("broken", "Fail"), ("passes", "Fail")], reply: (400, 1_405_234, "100% out of order"), called_hooks: &["annotates", "broken"], ..USUAL },
-    Vector { source: "6 Ignore and 500: the last good body", namespace: "ignore-500", hooks: &[("annotates", "Fail"), ("broken", "Ignore")], scheduler_line: CREATED, called_hooks: &["annotates", "broken"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 Ignore and 500 go on to the next hook", namespace: "goes-on", hooks: &[("broken", "Ignore"), ("annotates", "Fail")], scheduler_line: CREATED, called_hooks: &["broken", "annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 the chain hands bytes on", namespace: "chain", hooks: &[("odd", "Fail"), ("passes", "Fail"), ("annotates", "Fail")], scheduler_line: CREATED, called_hooks: &["odd", "passes", "annotates"], scheduler_values: &[(ODD, "seen"), (FIRST, "seen")], ..USUAL },
-    Vector { source: "6 a reply 201 is a failure", namespace: "fail-201", hooks: &[("created", "Fail")], reply: (400, 1_405_234, "201"), called_hooks: &["created"], ..USUAL },
-    Vector { source: "6 a reply 201 is a failure", namespace: "ignore-201", hooks: &[("created", "Ignore")], scheduler_line: CREATED, called_hooks: &["created"], scheduler_values: &[("/raw_json/metadata/annotations/created", "")], ..USUAL },
-    Vector { source: "2.5 a reply 302 is a failure; the original follows it", namespace: "moved", hooks: &[("moved", "Fail")], reply: (400, 1_405_234, "302"), called_hooks: &["moved"], ..USUAL },
-    Vector { source: "2.6 no. 3: an empty reply", namespace: "empty", hooks: &[("empty", "Fail")], reply: (400, 1_405_234, "empty"), called_hooks: &["empty"], ..USUAL },
-    Vector { source: "2.6 no. 3: a reply that is no JSON", namespace: "garbage", hooks: &[("garbage", "Fail")], reply: (400, 1_405_234, "JSON"), called_hooks: &["garbage"], ..USUAL },
-    Vector { source: "2.6 no. 3: another name", namespace: "renames", hooks: &[("renames", "Fail")], reply: (400, 1_405_234, "/metadata/name"), called_hooks: &["renames"], ..USUAL },
-    Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], scheduler_line: CREATED, called_hooks: &["broken"], ..USUAL },
-    Vector { source: "2.4 deployments", namespace: "deploys", hooks: ANNOTATING, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), scheduler_line: Some("POST /v1/deployment/deploys/web"), called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "2.4 deployments", namespace: "deploys", hooks: ANNOTATING, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), scheduler_line: Some("PUT /v1/deployment/deploys/web?args="), called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "2.5 the reply is the new resource", namespace: "changes", hooks: ANNOTATING_HOOK, scheduler_line: CREATE_LINE, called_hooks: &["annotates"], scheduler_values: &[(FIRST_POINTER, "seen")], ..DEFAULT_VECTOR },
+    Vector { source: "6 Fail and 500", namespace: "fail-500", hooks: &[("annotates", "Fail"), ("broken", "Fail"), ("passes", "Fail")], reply: (400, 1_405_234, "100% out of order"), called_hooks: &["annotates", "broken"], ..DEFAULT_VECTOR },
+    Vector { source: "6 Ignore and 500: the last good body", namespace: "ignore-500", hooks: &[("annotates", "Fail"), ("broken", "Ignore")], scheduler_line: CREATE_LINE, called_hooks: &["annotates", "broken"], scheduler_values: &[(FIRST_POINTER, "seen")], ..DEFAULT_VECTOR },
+    Vector { source: "6 Ignore and 500 go on to the next hook", namespace: "goes-on", hooks: &[("broken", "Ignore"), ("annotates", "Fail")], scheduler_line: CREATE_LINE, called_hooks: &["broken", "annotates"], scheduler_values: &[(FIRST_POINTER, "seen")], ..DEFAULT_VECTOR },
+    Vector { source: "6 the chain hands bytes on", namespace: "chain", hooks: &[("odd", "Fail"), ("passes", "Fail"), ("annotates", "Fail")], scheduler_line: CREATE_LINE, called_hooks: &["odd", "passes", "annotates"], scheduler_values: &[(ODD_POINTER, "seen"), (FIRST_POINTER, "seen")], ..DEFAULT_VECTOR },
+    Vector { source: "6 a reply 201 is a failure", namespace: "fail-201", hooks: &[("created", "Fail")], reply: (400, 1_405_234, "201"), called_hooks: &["created"], ..DEFAULT_VECTOR },
+    Vector { source: "6 a reply 201 is a failure", namespace: "ignore-201", hooks: &[("created", "Ignore")], scheduler_line: CREATE_LINE, called_hooks: &["created"], scheduler_values: &[("/raw_json/metadata/annotations/created", "")], ..DEFAULT_VECTOR },
+    Vector { source: "2.5 a reply 302 is a failure; the original follows it", namespace: "moved", hooks: &[("moved", "Fail")], reply: (400, 1_405_234, "302"), called_hooks: &["moved"], ..DEFAULT_VECTOR },
+    Vector { source: "2.6 no. 3: an empty reply", namespace: "empty", hooks: &[("empty", "Fail")], reply: (400, 1_405_234, "empty"), called_hooks: &["empty"], ..DEFAULT_VECTOR },
+    Vector { source: "2.6 no. 3: a reply that is no JSON", namespace: "garbage", hooks: &[("garbage", "Fail")], reply: (400, 1_405_234, "JSON"), called_hooks: &["garbage"], ..DEFAULT_VECTOR },
+    Vector { source: "2.6 no. 3: another name", namespace: "renames", hooks: &[("renames", "Fail")], reply: (400, 1_405_234, "/metadata/name"), called_hooks: &["renames"], ..DEFAULT_VECTOR },
+    Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], scheduler_line: CREATE_LINE, called_hooks: &["broken"], ..DEFAULT_VECTOR },
+    Vector { source: "2.4 deployments", namespace: "deploys", hooks: ANNOTATING_HOOK, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), scheduler_line: Some("POST /v1/deployment/deploys/web"), called_hooks: &["annotates"], scheduler_values: &[(FIRST_POINTER, "seen")], ..DEFAULT_VECTOR },
+    Vector { source: "2.4 deployments", namespace: "deploys", hooks: ANNOTATING_HOOK, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), scheduler_line: Some("PUT /v1/deployment/deploys/web?args="), called_hooks: &["annotates"], scheduler_values: &[(FIRST_POINTER, "seen")], ..DEFAULT_VECTOR },
     // The cases from here on test for which requests hooks are called.
-    Vector { source: "2.4 POST is Create", namespace: "life", hooks: ANNOTATING, scheduler_line: CREATED, called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "2.4 PUT is Update", namespace: "life", hooks: ANNOTATING, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), scheduler_line: Some("POST /v1/apps/life/web/update?instances=1&args="), called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: ANNOTATING, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), scheduler_line: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 no call for GET", namespace: "life", hooks: ANNOTATING, ask: (Method::GET, "/namespaces/{ns}/applications/web"), body: Nothing, scheduler_line: Some("GET /v1/apps/life/web?kind=application"), ..USUAL },
-    Vector { source: "6 no call for scale", namespace: "life", hooks: ANNOTATING, ask: (Method::PUT, "/namespaces/{ns}/applications/web/scale/3"), body: Nothing, scheduler_line: Some("POST /v1/apps/life/web/scale?instances=3&kind=application"), ..USUAL },
-    Vector { source: "6 no call for DELETE", namespace: "life", hooks: ANNOTATING, ask: (Method::DELETE, "/namespaces/{ns}/applications/web?enforce=1"), body: Nothing, scheduler_line: Some("DELETE /v1/apps/life/web?enforce=1&kind=application"), ..USUAL },
-    Vector { source: "6 no call for a process", namespace: "life", hooks: ANNOTATING, ask: (Method::POST, "/namespaces/{ns}/processes"), body: Object("process"), scheduler_line: CREATED, scheduler_values: &[("/Kind", "process")], ..USUAL },
-    Vector { source: "2.4 an empty body passes the hooks", namespace: "life", hooks: ANNOTATING, body: Nothing, reply: (200, 1_405_008, "Unmarshal TypeMeta failed: unexpected end of JSON input"), ..USUAL },
-    Vector { source: "2.6 no. 10: what cannot be decoded does not", namespace: "life", hooks: ANNOTATING, body: Text("{"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
-    Vector { source: "2.6 no. 6: null breaks the original's connection", namespace: "life", hooks: ANNOTATING, body: Text("null"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
-    Vector { source: "1.4 a name with a dot", namespace: "dots", hooks: ANNOTATING, body: Text(r#"{"kind":"application","metadata":{"name":"a.b","namespace":"x"}}"#), reply: (200, 0, "Name can't contains contains '.'"), ..USUAL },
+    Vector { source: "2.4 POST is Create", namespace: "life", hooks: ANNOTATING_HOOK, scheduler_line: CREATE_LINE, called_hooks: &["annotates"], scheduler_values: &[(FIRST_POINTER, "seen")], ..DEFAULT_VECTOR },
+    Vector { source: "2.4 PUT is Update", namespace: "life", hooks: ANNOTATING_HOOK, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), scheduler_line: Some("POST /v1/apps/life/web/update?instances=1&args="), called_hooks: &["annotates"], scheduler_values: &[(FIRST_POINTER, "seen")], ..DEFAULT_VECTOR },
+    Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: ANNOTATING_HOOK, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), scheduler_line: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called_hooks: &["annotates"], scheduler_values: &[(FIRST_POINTER, "seen")], ..DEFAULT_VECTOR },
+    Vector { source: "6 no call for GET", namespace: "life", hooks: ANNOTATING_HOOK, ask: (Method::GET, "/namespaces/{ns}/applications/web"), body: Nothing, scheduler_line: Some("GET /v1/apps/life/web?kind=application"), ..DEFAULT_VECTOR },
+    Vector { source: "6 no call for scale", namespace: "life", hooks: ANNOTATING_HOOK, ask: (Method::PUT, "/namespaces/{ns}/applications/web/scale/3"), body: Nothing, scheduler_line: Some("POST /v1/apps/life/web/scale?instances=3&kind=application"), ..DEFAULT_VECTOR },
+    Vector { source: "6 no call for DELETE", namespace: "life", hooks: ANNOTATING_HOOK, ask: (Method::DELETE, "/namespaces/{ns}/applications/web?enforce=1"), body: Nothing, scheduler_line: Some("DELETE /v1/apps/life/web?enforce=1&kind=application"), ..DEFAULT_VECTOR },
+    Vector { source: "6 no call for a process", namespace: "life", hooks: ANNOTATING_HOOK, ask: (Method::POST, "/namespaces/{ns}/processes"), body: Object("process"), scheduler_line: CREATE_LINE, scheduler_values: &[("/Kind", "process")], ..DEFAULT_VECTOR },
+    Vector { source: "2.4 an empty body passes the hooks", namespace: "life", hooks: ANNOTATING_HOOK, body: Nothing, reply: (200, 1_405_008, "Unmarshal TypeMeta failed: unexpected end of JSON input"), ..DEFAULT_VECTOR },
+    Vector { source: "2.6 no. 10: what cannot be decoded does not", namespace: "life", hooks: ANNOTATING_HOOK, body: Text("{"), reply: (400, 1_405_010, "json decode failed!"), ..DEFAULT_VECTOR },
+    Vector { source: "2.6 no. 6: null breaks the original's connection", namespace: "life", hooks: ANNOTATING_HOOK, body: Text("null"), reply: (400, 1_405_010, "json decode failed!"), ..DEFAULT_VECTOR },
+    Vector { source: "1.4 a name with a dot", namespace: "dots", hooks: ANNOTATING_HOOK, body: Text(r#"{"kind":"application","metadata":{"name":"a.b","namespace":"x"}}"#), reply: (200, 0, "Name can't contains contains '.'"), ..DEFAULT_VECTOR },
     // The cases from here on test requests about definitions. The driver answers such requests itself, without the
     // scheduler.
-    Vector { source: "2.2 create", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), ..USUAL },
-    Vector { source: "2.2, 6 create twice", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), reply: (200, 1_405_201, "admission already exist"), ..USUAL },
-    Vector { source: "2.2 update", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "secret", ANOTHER), ..USUAL },
-    Vector { source: "2.2, 6 update absent", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "service", GOOD), reply: (200, 1_405_202, "admission not exist"), ..USUAL },
-    Vector { source: "2.2 get", namespace: "defs", ask: (Method::GET, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
-    Vector { source: "2.2 get absent", namespace: "defs", ask: (Method::GET, "/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, reply: (200, 1_405_200, "admission not exist"), ..USUAL },
-    Vector { source: "2.2 list", namespace: "defs", ask: (Method::GET, "/admissionwebhooks"), body: Nothing, ..USUAL },
-    Vector { source: "2.2 no JSON", namespace: "defs", ask: POST_DEFINITION, body: Text(r#"{"kind":"admissionwebhook","#), reply: (200, 1_405_010, "json decode failed!"), ..USUAL },
-    Vector { source: "2.2 JSON of other types: every mistake is told", namespace: "defs", ask: POST_DEFINITION, body: Text(r#"{"kind":"admissionwebhook","metadata":1}"#), reply: (200, 1_405_231, "metadata: a number where an object is expected"), ..USUAL },
-    Vector { source: "6 an unknown operator; the original never calls such a hook", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"},"namespaceSelector":{"operator":"Exists","values":[]}"#), reply: (200, 1_405_231, "Exists"), ..USUAL },
-    Vector { source: "2.6 no. 10: an unknown policy; in the original it is Ignore", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""failurePolicy":"fail","clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"}"#), reply: (200, 1_405_231, "failurePolicy"), ..USUAL },
-    Vector { source: "2.6 no. 5: no clientConfig crashes the original", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""failurePolicy":"Fail""#), reply: (200, 1_405_231, "clientConfig"), ..USUAL },
-    Vector { source: "2.6 no. 5: no resourcesRef deadlocks the original", namespace: "defs", ask: POST_DEFINITION, body: Text(r#"{"kind":"admissionwebhook","metadata":{"name":"a","namespace":"b"},"admissionWebhooks":[]}"#), reply: (200, 1_405_231, "resourcesRef"), ..USUAL },
-    Vector { source: "2.5 bad base64", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"xxxxxxxxx"}"#), reply: (200, 1_405_231, "caBundle"), ..USUAL },
-    Vector { source: "2.5 no certificate", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"aGVsbG8="}"#), reply: (200, 1_405_231, "caBundle"), ..USUAL },
-    Vector { source: "2.2 a second one for an operation and a kind", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "application", GOOD), reply: (200, 1_405_231, "Create"), ..USUAL },
-    Vector { source: "2.6 no. 14: the documented route", namespace: "defs", ask: (Method::POST, "/crd/namespaces/{ns}/admissionwebhook"), body: Definition("Update", "service", GOOD), ..USUAL },
-    Vector { source: "2.6 no. 14: the documented route", namespace: "defs", ask: (Method::DELETE, "/crd/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, ..USUAL },
-    Vector { source: "2.2 delete", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
-    Vector { source: "2.2 delete absent", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, reply: (200, 1_405_202, "admission not exist"), ..USUAL },
+    Vector { source: "2.2 create", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD_CLIENT), ..DEFAULT_VECTOR },
+    Vector { source: "2.2, 6 create twice", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD_CLIENT), reply: (200, 1_405_201, "admission already exist"), ..DEFAULT_VECTOR },
+    Vector { source: "2.2 update", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "secret", OTHER_CLIENT), ..DEFAULT_VECTOR },
+    Vector { source: "2.2, 6 update absent", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "service", GOOD_CLIENT), reply: (200, 1_405_202, "admission not exist"), ..DEFAULT_VECTOR },
+    Vector { source: "2.2 get", namespace: "defs", ask: (Method::GET, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..DEFAULT_VECTOR },
+    Vector { source: "2.2 get absent", namespace: "defs", ask: (Method::GET, "/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, reply: (200, 1_405_200, "admission not exist"), ..DEFAULT_VECTOR },
+    Vector { source: "2.2 list", namespace: "defs", ask: (Method::GET, "/admissionwebhooks"), body: Nothing, ..DEFAULT_VECTOR },
+    Vector { source: "2.2 no JSON", namespace: "defs", ask: POST_DEFINITION, body: Text(r#"{"kind":"admissionwebhook","#), reply: (200, 1_405_010, "json decode failed!"), ..DEFAULT_VECTOR },
+    Vector { source: "2.2 JSON of other types: every mistake is told", namespace: "defs", ask: POST_DEFINITION, body: Text(r#"{"kind":"admissionwebhook","metadata":1}"#), reply: (200, 1_405_231, "metadata: a number where an object is expected"), ..DEFAULT_VECTOR },
+    Vector { source: "6 an unknown operator; the original never calls such a hook", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"},"namespaceSelector":{"operator":"Exists","values":[]}"#), reply: (200, 1_405_231, "Exists"), ..DEFAULT_VECTOR },
+    Vector { source: "2.6 no. 10: an unknown policy; in the original it is Ignore", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""failurePolicy":"fail","clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"}"#), reply: (200, 1_405_231, "failurePolicy"), ..DEFAULT_VECTOR },
+    Vector { source: "2.6 no. 5: no clientConfig crashes the original", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""failurePolicy":"Fail""#), reply: (200, 1_405_231, "clientConfig"), ..DEFAULT_VECTOR },
+    Vector { source: "2.6 no. 5: no resourcesRef deadlocks the original", namespace: "defs", ask: POST_DEFINITION, body: Text(r#"{"kind":"admissionwebhook","metadata":{"name":"a","namespace":"b"},"admissionWebhooks":[]}"#), reply: (200, 1_405_231, "resourcesRef"), ..DEFAULT_VECTOR },
+    Vector { source: "2.5 bad base64", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"xxxxxxxxx"}"#), reply: (200, 1_405_231, "caBundle"), ..DEFAULT_VECTOR },
+    Vector { source: "2.5 no certificate", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"aGVsbG8="}"#), reply: (200, 1_405_231, "caBundle"), ..DEFAULT_VECTOR },
+    Vector { source: "2.2 a second one for an operation and a kind", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "application", GOOD_CLIENT), reply: (200, 1_405_231, "Create"), ..DEFAULT_VECTOR },
+    Vector { source: "2.6 no. 14: the documented route", namespace: "defs", ask: (Method::POST, "/crd/namespaces/{ns}/admissionwebhook"), body: Definition("Update", "service", GOOD_CLIENT), ..DEFAULT_VECTOR },
+    Vector { source: "2.6 no. 14: the documented route", namespace: "defs", ask: (Method::DELETE, "/crd/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, ..DEFAULT_VECTOR },
+    Vector { source: "2.2 delete", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..DEFAULT_VECTOR },
+    Vector { source: "2.2 delete absent", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, reply: (200, 1_405_202, "admission not exist"), ..DEFAULT_VECTOR },
     // In the cases from here on, a plugin does the work of a hook.
-    Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], scheduler_line: CREATED, scheduler_values: &[(IMAGE, "mirror.example.com/library/nginx:1.29")], ..USUAL },
-    Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], scheduler_line: CREATED, called_hooks: &["odd", "annotates"], scheduler_values: &[(IMAGE, "mirror.example.com/library/nginx:1.29"), (ODD, "seen"), (FIRST, "seen")], ..USUAL },
-    Vector { source: "2.5, a plugin that refuses, whatever its policy", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], reply: (400, 1_405_234, "denied the request"), ..USUAL },
-    Vector { source: "6 PUT rollback calls Update hooks, with a plugin", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), reply: (400, 1_405_234, "denied the request"), ..USUAL },
+    Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], scheduler_line: CREATE_LINE, scheduler_values: &[(IMAGE_POINTER, "mirror.example.com/library/nginx:1.29")], ..DEFAULT_VECTOR },
+    Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], scheduler_line: CREATE_LINE, called_hooks: &["odd", "annotates"], scheduler_values: &[(IMAGE_POINTER, "mirror.example.com/library/nginx:1.29"), (ODD_POINTER, "seen"), (FIRST_POINTER, "seen")], ..DEFAULT_VECTOR },
+    Vector { source: "2.5, a plugin that refuses, whatever its policy", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], reply: (400, 1_405_234, "denied the request"), ..DEFAULT_VECTOR },
+    Vector { source: "6 PUT rollback calls Update hooks, with a plugin", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), reply: (400, 1_405_234, "denied the request"), ..DEFAULT_VECTOR },
 ];
 
 fn definitions(hooks: &MesosHooks) -> String {
@@ -204,10 +204,10 @@ fn definitions(hooks: &MesosHooks) -> String {
 #[tokio::test]
 async fn replies_match_the_test_vectors_of_bcs_mesos_driver() {
     let hooks = MesosHooks::start().await;
-    let mesos = Mesos::new(&definitions(&hooks), &[("hook.hooks", hooks.address)]).await;
+    let mesos = MesosScene::new(&definitions(&hooks), &[("hook.hooks", hooks.address)]).await;
     let mut problems = Vec::new();
     for vector in VECTORS {
-        for mistake in ask(&mesos, &hooks, vector).await {
+        for mistake in vector_mistakes(&mesos, &hooks, vector).await {
             problems.push(format!("{} ({}): {mistake}", vector.source, vector.namespace));
         }
     }
@@ -215,9 +215,9 @@ async fn replies_match_the_test_vectors_of_bcs_mesos_driver() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> {
+async fn vector_mistakes(mesos: &MesosScene, hooks: &MesosHooks, vector: &Vector) -> Vec<String> {
     let (method, path) = &vector.ask;
-    let body = body(vector, &hooks.bundle);
+    let body = vector_body(vector, &hooks.bundle);
     let url = format!("/mesosdriver/v4{path}").replace("{ns}", vector.namespace);
     let mut request = Request::builder()
         .method(method)
@@ -257,7 +257,7 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
     let mut current = body;
     for call in &calls {
         if !has_plugins {
-            expect(&call.path, text(&call.request_body), text(&current));
+            expect(&call.path, lossy_text(&call.request_body), lossy_text(&current));
         }
         if call.is_good() {
             current = call.reply_body.clone();
@@ -283,7 +283,7 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
     mistakes
 }
 
-fn body(vector: &Vector, bundle: &str) -> Bytes {
+fn vector_body(vector: &Vector, bundle: &str) -> Bytes {
     match vector.body {
         Nothing => Bytes::new(),
         Text(text) => Bytes::from_static(text.as_bytes()),
@@ -336,6 +336,6 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
     }
 }
 
-fn text(bytes: &Bytes) -> String {
+fn lossy_text(bytes: &Bytes) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

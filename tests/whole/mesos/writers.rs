@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use admittance_tests::{Client, MesosCluster, NEVER, Scheduler, SchedulerRequest, SchedulerVerb};
+use admittance_tests::{Client, MesosCluster, Scheduler, SchedulerRequest, SchedulerVerb, TEST_TIMEOUT};
 use http::Method;
 use tokio::{sync::watch, task::JoinSet};
 
@@ -49,7 +49,12 @@ impl ConcurrentWriters {
         let mut tasks = JoinSet::new();
         for number in 0..clients {
             let front_doors = front_doors.to_vec();
-            tasks.spawn(write(number, front_doors, is_over.clone(), applications.clone()));
+            tasks.spawn(write_until_over(
+                number,
+                front_doors,
+                is_over.clone(),
+                applications.clone(),
+            ));
         }
         Self {
             is_over,
@@ -62,11 +67,16 @@ impl ConcurrentWriters {
         self.applications.borrow().len()
     }
 
-    /// Waits until the clients' replies meet a condition. The first `from` replies do not count.
-    pub(super) async fn until(&self, event: &str, from: usize, is_expected: impl Fn(&[WrittenApplication]) -> bool) {
+    /// Waits until the clients' replies meet a condition. The first `first_index` replies do not count.
+    pub(super) async fn until_written(
+        &self,
+        event: &str,
+        from: usize,
+        is_expected: impl Fn(&[WrittenApplication]) -> bool,
+    ) {
         let mut receiver = self.applications.subscribe();
         let waiting = receiver.wait_for(|applications| is_expected(applications.get(from..).unwrap_or_default()));
-        let waited = tokio::time::timeout(NEVER, waiting).await.is_ok();
+        let waited = tokio::time::timeout(TEST_TIMEOUT, waiting).await.is_ok();
         assert!(
             waited,
             "{event}: never; the last answer is {:?}",
@@ -79,7 +89,7 @@ impl ConcurrentWriters {
             let is_created = |application: &&WrittenApplication| application.answer == WriteAnswer::Created;
             applications.iter().filter(is_created).count() >= count
         };
-        self.until(&format!("{count} more applications"), self.count(), has_enough)
+        self.until_written(&format!("{count} more applications"), self.count(), has_enough)
             .await;
     }
 
@@ -92,7 +102,7 @@ impl ConcurrentWriters {
     }
 }
 
-async fn write(
+async fn write_until_over(
     number: usize,
     front_doors: Vec<String>,
     is_over: Arc<AtomicBool>,
@@ -107,7 +117,7 @@ async fn write(
         let object = application(NAMESPACE, &name, "docker.io/library/nginx:1.29").to_string();
         let front_door = &front_doors[(number + turn) % front_doors.len()];
         let url = format!("{front_door}/namespaces/{NAMESPACE}/applications");
-        let answer = match client.bcs(Method::POST, &url, object).await {
+        let answer = match client.send_bcs(Method::POST, &url, object).await {
             Err(error) => WriteAnswer::Broken(error.to_string()),
             Ok(reply) if reply.status != 200 => WriteAnswer::Broken(format!("{}: {}", reply.status, reply.text())),
             Ok(reply) => match code_and_message(&reply) {
@@ -179,11 +189,11 @@ async fn lost_and_duplicate_writes_are_detected() {
     let url = format!("{}/v1/apps", scheduler.url());
     for name in ["once", "twice", "twice", "silent", "nobody"] {
         let body = format!(r#"{{"ID":"{name}","RunAs":"{NAMESPACE}","Instances":1}}"#);
-        client.bcs(Method::POST, &url, body).await.unwrap();
+        client.send_bcs(Method::POST, &url, body).await.unwrap();
     }
-    scheduler.lead(false);
+    scheduler.set_master(false);
     let body = format!(r#"{{"ID":"once","RunAs":"{NAMESPACE}","Instances":1}}"#);
-    client.bcs(Method::POST, &url, body).await.unwrap();
+    client.send_bcs(Method::POST, &url, body).await.unwrap();
     let refused = WriteAnswer::Refused(1_405_009, "do http request failed!".to_owned());
     let written_application = |name: &str, answer: &WriteAnswer| WrittenApplication {
         name: name.to_owned(),

@@ -26,8 +26,8 @@ impl ZooKeeperNode {
     }
 
     /// Creates a root node for this test in the ZooKeeper server that all tests share.
-    pub(crate) async fn shared(test: &str) -> Self {
-        let address = blocking(ensemble::shared).await;
+    pub(crate) async fn create_shared(test: &str) -> Self {
+        let address = run_blocking(ensemble::shared_server_address).await;
         let folder = format!("/{test}-{:016x}", fastrand::u64(..));
         let client = Client::connect(address).await.unwrap();
         let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
@@ -52,6 +52,6 @@ impl ZooKeeperNode {
     }
 }
 
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }

@@ -8,11 +8,11 @@ use super::setup::{OperatorSetup, chain};
 use crate::scene::{BCS, application, source, write};
 
 impl OperatorSetup {
-    async fn ask(&self, path: &str, body: &Value) -> Reply {
-        self.ask_as(path, body, None).await
+    async fn post(&self, path: &str, body: &Value) -> Reply {
+        self.post_as(path, body, None).await
     }
 
-    async fn ask_as(&self, path: &str, body: &Value, token: Option<&str>) -> Reply {
+    async fn post_as(&self, path: &str, body: &Value, token: Option<&str>) -> Reply {
         let mut builder = Request::post(self.program.admin_url(path)).header("content-type", "application/json");
         if let Some(token) = token {
             builder = builder.header("authorization", format!("Bearer {token}"));
@@ -22,27 +22,27 @@ impl OperatorSetup {
     }
 
     /// Sends this body to `/v1/evaluate`, checks that the evaluation succeeds, and returns the reply.
-    async fn evaluated(&self, body: &Value) -> Value {
-        let reply = self.ask("/v1/evaluate", body).await;
+    async fn evaluate(&self, body: &Value) -> Value {
+        let reply = self.post("/v1/evaluate", body).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json().unwrap()
     }
 }
 
-fn error_of(reply: &Reply) -> String {
+fn error_text(reply: &Reply) -> String {
     let reply: Value = reply.json().unwrap();
     reply["error"].to_string()
 }
 
 #[tokio::test]
 async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
-    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::start_with_chain(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     let before = setup.json_of(&["status"]).await;
 
     // The definitions name a module by a path that is relative to the directory of the live chain's file.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": object, "user": "ann"}});
-    let reply = setup.evaluated(&body).await;
+    let reply = setup.evaluate(&body).await;
     let decision = &reply["decision"];
     assert_eq!(
         (&decision["verdict"], &decision["user"]),
@@ -58,21 +58,21 @@ async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
     // The first request evaluates the live chain as it is. The second request evaluates the live chain with other
     // settings of its plugin.
     let live = json!({"chain": "Mutating:versions", "request": {"object": object}});
-    let reply = setup.evaluated(&live).await;
+    let reply = setup.evaluate(&live).await;
     assert_eq!(
         reply["object"]["metadata"]["annotations"]["version.admittance.dev/a"],
         Versions::name(1)
     );
     let mut other = live.clone();
     other["settings"] = json!({"version": "name: b"});
-    let reply = setup.evaluated(&other).await;
+    let reply = setup.evaluate(&other).await;
     assert_eq!(
         reply["object"]["metadata"]["annotations"]["version.admittance.dev/b"],
         Versions::name(1)
     );
 
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": "apiVersion: v4\nkind: process\n"}});
-    let reply = setup.evaluated(&body).await;
+    let reply = setup.evaluate(&body).await;
     assert_eq!(
         (&reply["decision"]["verdict"], &reply["decision"]["stages"]),
         (&json!("allowed"), &json!([]))
@@ -99,7 +99,7 @@ async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
 
 #[tokio::test]
 async fn evaluations_that_cannot_run_are_refused_with_a_reason() {
-    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::start_with_chain(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     let request = json!({"object": object});
     let text = chain("one.wasm", "");
@@ -162,17 +162,17 @@ async fn evaluations_that_cannot_run_are_refused_with_a_reason() {
             "live",
         ),
     ] {
-        let reply = setup.ask("/v1/evaluate", &body).await;
+        let reply = setup.post("/v1/evaluate", &body).await;
         assert_eq!(reply.status, status, "{body}: {}", reply.text());
-        assert!(error_of(&reply).contains(expected), "{body}: {}", reply.text());
+        assert!(error_text(&reply).contains(expected), "{body}: {}", reply.text());
     }
     let large = json!({"definitions": "#".repeat(9 << 20), "request": request});
-    assert_eq!(setup.ask("/v1/evaluate", &large).await.status, 413);
+    assert_eq!(setup.post("/v1/evaluate", &large).await.status, 413);
 }
 
 #[tokio::test]
 async fn evaluations_have_the_limits_of_live_chains() {
-    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::start_with_chain(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     for (behaviour, timeout, failure) in [
         ("loops-forever", "200ms", "timeout"),
@@ -190,7 +190,7 @@ spec:
             source("guest-misbehaves")
         );
         let reply = setup
-            .evaluated(&json!({"definitions": text, "request": {"object": object}}))
+            .evaluate(&json!({"definitions": text, "request": {"object": object}}))
             .await;
         let stage = &reply["decision"]["stages"][0];
         assert_eq!(
@@ -202,7 +202,7 @@ spec:
     }
 }
 
-const TOKENS: &str = "admin:
+const TOKENS_CONFIG: &str = "admin:
   address: 127.0.0.1:0
   tokens:
     - { name: board, role: Read, file: board.token }
@@ -218,10 +218,10 @@ async fn evaluation_needs_the_role_that_may_change_definitions() {
         let only_owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(path, only_owner).unwrap();
     }
-    let tokens = TOKENS
+    let tokens = TOKENS_CONFIG
         .replace("board.token", directory.path().join("board.token").to_str().unwrap())
         .replace("ops.token", directory.path().join("ops.token").to_str().unwrap());
-    let mut setup = OperatorSetup::configured(&format!("{BCS}{tokens}"), &chain("one.wasm", "")).await;
+    let mut setup = OperatorSetup::start_with_config(&format!("{BCS}{tokens}"), &chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     let evaluation = json!({"definitions": chain("two.wasm", ""), "request": {"object": object}});
     let question = json!({"object": object});
@@ -233,25 +233,25 @@ async fn evaluation_needs_the_role_that_may_change_definitions() {
         ("/v1/applies", &question, None, 401),
         ("/v1/applies", &question, reader, 200),
     ] {
-        let reply = setup.ask_as(path, body, token).await;
+        let reply = setup.post_as(path, body, token).await;
         assert_eq!(reply.status, status, "{path} {token:?}: {}", reply.text());
     }
     let names_token = |line: &admittance_tests::ProgramLogLine| {
         let text = format!("{line:?}");
         text.contains("token ops: evaluate definitions")
     };
-    setup.program.until_logged("the evaluation", names_token).await.unwrap();
+    setup.program.wait_for_log("the evaluation", names_token).await.unwrap();
 }
 
 #[tokio::test]
 async fn the_admin_api_lists_the_chains_that_apply_to_a_request() {
-    let setup = OperatorSetup::with(&chain(
+    let setup = OperatorSetup::start_with_chain(&chain(
         "one.wasm",
         "      namespaceSelector: { operator: NotIn, values: [system] }\n",
     ))
     .await;
     let ask_applies = async |body: Value| -> Value {
-        let reply = setup.ask("/v1/applies", &body).await;
+        let reply = setup.post("/v1/applies", &body).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json().unwrap()
     };
@@ -280,7 +280,7 @@ async fn the_admin_api_lists_the_chains_that_apply_to_a_request() {
             .contains("`kinds` has application"),
         "{answer}"
     );
-    let reply = setup.ask("/v1/applies", &json!({"kind": "application"})).await;
+    let reply = setup.post("/v1/applies", &json!({"kind": "application"})).await;
     assert_eq!(reply.status, 422);
-    assert!(error_of(&reply).contains("lacks the version"), "{}", reply.text());
+    assert!(error_text(&reply).contains("lacks the version"), "{}", reply.text());
 }

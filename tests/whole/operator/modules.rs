@@ -12,21 +12,21 @@ use super::{
 };
 use crate::scene::{BCS, write};
 
-async fn admittance(arguments: &[&str]) -> FinishedProgram {
+async fn run_admittance(arguments: &[&str]) -> FinishedProgram {
     Admittance::run(arguments.iter().copied()).await.unwrap()
 }
 
 async fn stdout_of(arguments: &[&str]) -> String {
-    let finished = admittance(arguments).await;
+    let finished = run_admittance(arguments).await;
     assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
     finished.stdout
 }
 
-fn text(path: &Path) -> &str {
+fn path_text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-async fn version(program: &Admittance) -> Value {
+async fn live_version(program: &Admittance) -> Value {
     let status = program.status().await.unwrap();
     status["chains"][0]["stages"][0]["hook"]["version"].clone()
 }
@@ -40,7 +40,7 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     let reference = format!("oci://{}/plugins/versions:stable", registry.name);
     let push = async |version| {
         let module = write(&directory, "module.wasm", versions.module(version));
-        stdout_of(&["push", text(&module), &reference]).await
+        stdout_of(&["push", path_text(&module), &reference]).await
     };
     let push_output = push(1).await;
     assert!(push_output.contains("sha256:"), "{push_output}");
@@ -55,22 +55,22 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
         serve.store(&store).start().await.unwrap()
     };
     let first = start().await;
-    assert_eq!(version(&first).await, Versions::name(1));
+    assert_eq!(live_version(&first).await, Versions::name(1));
 
     push(2).await;
     let second = start().await;
-    assert_eq!(version(&second).await, Versions::name(1));
-    let inspect_output = stdout_of(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
+    assert_eq!(live_version(&second).await, Versions::name(1));
+    let inspect_output = stdout_of(&["inspect", &reference, "--store", path_text(&store), "--output", "json"]).await;
     let inspection: Value = serde_json::from_str(&inspect_output).unwrap();
     assert_eq!(inspection["version"], Versions::name(2), "{inspection}");
     // `inspect` reads the new artifact from the registry, but the program uses the old one until a user runs `pull`.
-    assert_eq!(version(&start().await).await, Versions::name(1));
+    assert_eq!(live_version(&start().await).await, Versions::name(1));
 
-    let pull_output = stdout_of(&["pull", &reference, "--store", text(&store)]).await;
+    let pull_output = stdout_of(&["pull", &reference, "--store", path_text(&store)]).await;
     assert!(pull_output.contains("digest: sha256:"), "{pull_output}");
     drop(registry);
-    assert_eq!(version(&start().await).await, Versions::name(2));
-    let failed_pull = admittance(&["pull", &reference, "--store", text(&store)]).await;
+    assert_eq!(live_version(&start().await).await, Versions::name(2));
+    let failed_pull = run_admittance(&["pull", &reference, "--store", path_text(&store)]).await;
     assert_eq!(failed_pull.code, Some(2), "{}", failed_pull.stdout);
 }
 
@@ -85,7 +85,7 @@ async fn pushing_a_plugin_twice_creates_the_same_artifact() {
     let push = async |epoch: Option<&str>| {
         let mut command = Admittance::command().unwrap();
         command
-            .args(["push", text(&module), &reference])
+            .args(["push", path_text(&module), &reference])
             .env_remove("SOURCE_DATE_EPOCH");
         if let Some(epoch) = epoch {
             command.env("SOURCE_DATE_EPOCH", epoch);
@@ -98,7 +98,7 @@ async fn pushing_a_plugin_twice_creates_the_same_artifact() {
     };
     let created = |manifest: &str| {
         let json =
-            |digest: &str| -> Value { serde_json::from_slice(&fs::read(registry.blob(digest)).unwrap()).unwrap() };
+            |digest: &str| -> Value { serde_json::from_slice(&fs::read(registry.blob_path(digest)).unwrap()).unwrap() };
         json(json(manifest)["config"]["digest"].as_str().unwrap())["created"].clone()
     };
     let first = push(None).await;
@@ -116,7 +116,7 @@ async fn a_registry_gets_the_credentials_that_it_demands() {
     let push = async |docker: &Path| {
         let mut command = Admittance::command().unwrap();
         command
-            .args(["push", text(&module), &reference])
+            .args(["push", path_text(&module), &reference])
             .env("DOCKER_CONFIG", docker);
         command.output().await.unwrap()
     };
@@ -141,7 +141,7 @@ async fn only_signed_modules_run() {
     let keys = TempDir::new().unwrap();
     let [ours, theirs] = [(); 2].map(|()| KeyPair::generate().unwrap());
     let key = keys.path().join("cosign.pub");
-    fs::write(&key, pem(&ours)).unwrap();
+    fs::write(&key, public_pem(&ours)).unwrap();
     let signatures = format!("signatures:\n  - {{ source: \"file:**\", keys: [{key:?}] }}\n");
     let config = format!("{BCS}{signatures}");
     let sign = |key: &KeyPair, module: &[u8]| BASE64_STANDARD.encode(key.sign(module).unwrap());
@@ -159,7 +159,7 @@ async fn only_signed_modules_run() {
     }
 
     write(&directory, "one.wasm.sig", sign(&ours, &versions.module(1)));
-    let setup = OperatorSetup::signed(&config, &chain("one.wasm", ""), |module| sign(&ours, module)).await;
+    let setup = OperatorSetup::start_signed(&config, &chain("one.wasm", ""), |module| sign(&ours, module)).await;
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
     let status = setup.json_of(&["status"]).await;
     let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];
@@ -169,20 +169,24 @@ async fn only_signed_modules_run() {
     let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
     setup.replace_module("one.wasm", 3);
     let is_reported = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));
-    setup.program.until_status("the refusal", is_reported).await.unwrap();
+    setup.program.wait_for_status("the refusal", is_reported).await.unwrap();
     let before = problem(&setup.program.status().await.unwrap());
     replace(&setup.path("one.wasm.sig"), sign(&theirs, &versions.module(3))).unwrap();
     let is_reported_again = |status: &Value| status["problem"]["attempts"].as_u64() > Some(1);
     setup
         .program
-        .until_status("another refusal", is_reported_again)
+        .wait_for_status("another refusal", is_reported_again)
         .await
         .unwrap();
     assert!(before.is_some());
     assert_eq!(setup.versions_of("b").await, annotations_by(1));
     replace(&setup.path("one.wasm.sig"), sign(&ours, &versions.module(3))).unwrap();
     let is_live = |status: &Value| status["revision"] == 2 && problem(status).is_none();
-    setup.program.until_status("the signed module", is_live).await.unwrap();
+    setup
+        .program
+        .wait_for_status("the signed module", is_live)
+        .await
+        .unwrap();
     assert_eq!(setup.versions_of("c").await, annotations_by(3));
 
     // The previous module is in the store, and so is its signature. So a rollback to the previous module succeeds
@@ -191,7 +195,7 @@ async fn only_signed_modules_run() {
     assert_eq!(setup.versions_of("d").await, annotations_by(1));
 }
 
-fn pem(key: &KeyPair) -> String {
+fn public_pem(key: &KeyPair) -> String {
     let text = BASE64_STANDARD.encode(key.subject_public_key_info());
     format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n")
 }

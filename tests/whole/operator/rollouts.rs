@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::setup::{OperatorSetup, annotations_by, chain};
 use crate::scene::{source, write};
 
-const STAGE: (&str, &str) = ("stage", "Mutating:versions/version");
+const STAGE_LABEL: (&str, &str) = ("stage", "Mutating:versions/version");
 
-fn rolled_out(rollout: &str) -> String {
+fn chain_with_rollout(rollout: &str) -> String {
     let candidate = format!("      candidate:\n        source: file:../two.wasm\n        rollout: {rollout}\n");
     chain("one.wasm", &candidate)
 }
@@ -19,13 +19,13 @@ async fn rollout_summary(setup: &OperatorSetup) -> String {
     format!("{} {}", text("state"), text("share"))
 }
 
-async fn metric(setup: &OperatorSetup, name: &str) -> Option<f64> {
-    setup.program.metrics().await.unwrap().sum(name, &[STAGE])
+async fn stage_metric(setup: &OperatorSetup, name: &str) -> Option<f64> {
+    setup.program.metrics().await.unwrap().sum(name, &[STAGE_LABEL])
 }
 
 #[tokio::test]
 async fn a_candidate_decides_its_share_of_the_requests() {
-    let setup = OperatorSetup::with(&rolled_out("{ steps: [50, 100], by: uid, pause: 1h }")).await;
+    let setup = OperatorSetup::start_with_chain(&chain_with_rollout("{ steps: [50, 100], by: uid, pause: 1h }")).await;
     let mut decided = [0; 2];
     for number in 0..40 {
         let versions = setup.versions_of(&format!("a{number}")).await;
@@ -41,8 +41,8 @@ async fn a_candidate_decides_its_share_of_the_requests() {
     };
     assert_eq!([decision_count(false), decision_count(true)], decided, "{list:#}");
     let metrics = setup.program.metrics().await.unwrap();
-    assert_eq!(metrics.sum("admittance_rollout_share", &[STAGE]), Some(0.5));
-    let count = |result| metrics.sum("admittance_rollout_requests_total", &[STAGE, ("result", result)]);
+    assert_eq!(metrics.sum("admittance_rollout_share", &[STAGE_LABEL]), Some(0.5));
+    let count = |result| metrics.sum("admittance_rollout_requests_total", &[STAGE_LABEL, ("result", result)]);
     let of_candidate = u32::try_from(decided[1]).map(f64::from).ok();
     assert_eq!(
         [count("decided"), count("failed"), count("refused")],
@@ -55,13 +55,17 @@ async fn a_candidate_decides_its_share_of_the_requests() {
     write(
         &setup.directory,
         "chains/versions.yaml",
-        rolled_out("{ percent: 50, by: user, pause: 1h }"),
+        chain_with_rollout("{ percent: 50, by: user, pause: 1h }"),
     );
     let is_by_user = |status: &Value| {
         let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
         (&rollout["by"], &rollout["share"]) == (&json!("user"), &json!("50%"))
     };
-    setup.program.until_status("the new rollout", is_by_user).await.unwrap();
+    setup
+        .program
+        .wait_for_status("the new rollout", is_by_user)
+        .await
+        .unwrap();
     // The rollout now chooses by user, so the same version of the plugin decides all requests of a user.
     let first = setup.versions_of("c").await;
     for name in ["d", "e", "f", "g"] {
@@ -71,7 +75,7 @@ async fn a_candidate_decides_its_share_of_the_requests() {
 
 #[tokio::test]
 async fn a_rollout_follows_commands_and_survives_a_restart() {
-    let mut setup = OperatorSetup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
+    let mut setup = OperatorSetup::start_with_chain(&chain_with_rollout("{ steps: [1, 100], pause: 1h }")).await;
     assert_eq!(rollout_summary(&setup).await, "progressing 1%");
     // The candidate decides requests of 1 % of the namespaces, chosen by a hash of their names. `shop` is not chosen.
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
@@ -116,7 +120,7 @@ async fn a_rollout_follows_commands_and_survives_a_restart() {
     assert_eq!(setup.versions_of("promoted").await, annotations_by(2));
     let text = setup.read("chains/versions.yaml");
     assert!(!text.contains("rollout"), "{text}");
-    assert_eq!(metric(&setup, "admittance_rollout_share").await, Some(0.0));
+    assert_eq!(stage_metric(&setup, "admittance_rollout_share").await, Some(0.0));
 }
 
 /// A rollout is aborted if the candidate fails, or if it denies requests that the plugin allows.
@@ -143,7 +147,7 @@ async fn a_harmful_candidate_is_aborted() {
              pause: 1h, abortOn: {{ {limit} }} }}\n",
             source(package)
         );
-        let setup = OperatorSetup::with(&chain("one.wasm", &candidate)).await;
+        let setup = OperatorSetup::start_with_chain(&chain("one.wasm", &candidate)).await;
         let mark = setup.program.mark();
         let mut refused_count = 0;
         // The rollout is aborted shortly after the limit is reached, so further requests may be refused.
@@ -154,13 +158,13 @@ async fn a_harmful_candidate_is_aborted() {
         assert_eq!(setup.versions_of("after").await, annotations_by(1));
         let line = setup
             .program
-            .until_logged_after(mark, "the abort", |line| line.field("state") == "aborted")
+            .wait_for_log_after(mark, "the abort", |line| line.field("state") == "aborted")
             .await
             .unwrap();
         assert!(line.message().contains(reason), "{}", line.message());
         assert_eq!(rollout_summary(&setup).await, "aborted 0%");
         let status = setup.stdout_of(["status"]).await;
         assert!(status.contains(reason), "{status}");
-        assert_eq!(metric(&setup, "admittance_rollout_aborted").await, Some(1.0));
+        assert_eq!(stage_metric(&setup, "admittance_rollout_aborted").await, Some(1.0));
     }
 }

@@ -18,16 +18,16 @@ pub(super) struct OperatorSetup {
 }
 
 impl OperatorSetup {
-    pub(super) async fn with(chain: &str) -> Self {
+    pub(super) async fn start_with_chain(chain: &str) -> Self {
         Self::start(BCS, chain, |_| None).await
     }
 
-    pub(super) async fn configured(config: &str, chain: &str) -> Self {
+    pub(super) async fn start_with_config(config: &str, chain: &str) -> Self {
         Self::start(config, chain, |_| None).await
     }
 
     /// Starts a driver with this configuration. `sign` returns the signature of a module.
-    pub(super) async fn signed(config: &str, chain: &str, sign: impl Fn(&[u8]) -> String) -> Self {
+    pub(super) async fn start_signed(config: &str, chain: &str, sign: impl Fn(&[u8]) -> String) -> Self {
         Self::start(config, chain, |module| Some(sign(module))).await
     }
 
@@ -46,7 +46,7 @@ impl OperatorSetup {
         let config = config.replace("definitions: [chains.yaml]", "definitions: [chains/]");
         write(&directory, "admittance.yaml", config);
         let upstream = FakeUpstream::start().await.unwrap();
-        let program = serve(&directory, &upstream).start().await.unwrap();
+        let program = program_builder(&directory, &upstream).start().await.unwrap();
         Self {
             directory,
             program,
@@ -59,7 +59,7 @@ impl OperatorSetup {
     /// Kills the driver, and starts it again with the same files and history.
     pub(super) async fn restart(&mut self) {
         self.program.kill().await.unwrap();
-        self.program = serve(&self.directory, &self.upstream).start().await.unwrap();
+        self.program = program_builder(&self.directory, &self.upstream).start().await.unwrap();
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -108,11 +108,14 @@ impl OperatorSetup {
         let mut object = application("shop", name, "nginx:1");
         object["metadata"]["annotations"] = json!({});
         let url = self.program.url("/mesosdriver/v4/namespaces/shop/applications");
-        self.client.bcs(Method::POST, &url, object.to_string()).await.unwrap()
+        self.client
+            .send_bcs(Method::POST, &url, object.to_string())
+            .await
+            .unwrap()
     }
 }
 
-fn serve(directory: &TempDir, upstream: &FakeUpstream) -> Serve {
+fn program_builder(directory: &TempDir, upstream: &FakeUpstream) -> Serve {
     let config = directory.path().join("admittance.yaml");
     Serve::new(config)
         .unwrap()

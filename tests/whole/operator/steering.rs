@@ -6,7 +6,7 @@ use crate::scene::write;
 
 #[tokio::test]
 async fn the_status_shows_the_live_chains() {
-    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::start_with_chain(&chain("one.wasm", "")).await;
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
 
     let status = setup.json_of(&["status"]).await;
@@ -55,7 +55,7 @@ async fn the_status_shows_the_live_chains() {
 
 #[tokio::test]
 async fn definitions_are_applied_rolled_back_and_deleted() {
-    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::start_with_chain(&chain("one.wasm", "")).await;
     let file = write(&setup.directory, "new.yaml", chain("two.wasm", ""));
     let apply = |options: &[&str]| {
         let file = file.to_str().unwrap().to_owned();
@@ -103,16 +103,20 @@ async fn definitions_are_applied_rolled_back_and_deleted() {
 /// A rollback restores the module that was live. The module comes from the store, because its file has changed.
 #[tokio::test]
 async fn a_rollback_restores_the_exact_module() {
-    let mut setup = OperatorSetup::with(&chain("one.wasm", "")).await;
+    let mut setup = OperatorSetup::start_with_chain(&chain("one.wasm", "")).await;
     setup.replace_module("one.wasm", 7);
     let is_live = |status: &Value| status["revision"] == 2;
-    setup.program.until_status("the new module", is_live).await.unwrap();
+    setup.program.wait_for_status("the new module", is_live).await.unwrap();
     assert_eq!(setup.versions_of("a").await, annotations_by(7));
     setup.stdout_of(["rollback", "1"]).await;
     assert_eq!(setup.versions_of("b").await, annotations_by(1));
     setup.replace_module("one.wasm", 8);
     let is_live = |status: &Value| status["revision"] == 4;
-    setup.program.until_status("the mended module", is_live).await.unwrap();
+    setup
+        .program
+        .wait_for_status("the mended module", is_live)
+        .await
+        .unwrap();
     assert_eq!(setup.versions_of("c").await, annotations_by(8));
     setup.program.terminate().unwrap();
     assert!(setup.program.wait_for_end().await.unwrap().success());
@@ -120,7 +124,7 @@ async fn a_rollback_restores_the_exact_module() {
 
 #[tokio::test]
 async fn impossible_commands_are_refused_and_change_nothing() {
-    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::start_with_chain(&chain("one.wasm", "")).await;
     let misspelled = chain("one.wasm", "").replace("settings: { name: a }", "settings: { nmae: a }");
     let missing = chain("three.wasm", "");
     let broken_chain = chain("one.wasm", "").replace("stages:", "stagse:");

@@ -1,19 +1,23 @@
 use serde_json::{Value, json};
 
 use super::setup::{OperatorSetup, annotations_by, chain};
-use crate::scene::test_cases;
+use crate::scene::run_test_cases;
 
 #[tokio::test]
 async fn a_shadow_candidate_is_compared_and_promoted() {
     let candidate = "      candidate:\n        source: file:../two.wasm\n        share: 50%\n";
-    let setup = OperatorSetup::with(&chain("one.wasm", candidate)).await;
+    let setup = OperatorSetup::start_with_chain(&chain("one.wasm", candidate)).await;
     for name in ["a", "b", "c", "d"] {
         assert_eq!(setup.versions_of(name).await, annotations_by(1));
     }
     // The program answers the client before it calls the candidate, so the result of the comparison appears a moment
     // later.
     let compared = |status: &Value| status["chains"][0]["stages"][0]["candidate"]["different"] == 2;
-    setup.program.until_status("the comparisons", compared).await.unwrap();
+    setup
+        .program
+        .wait_for_status("the comparisons", compared)
+        .await
+        .unwrap();
     let candidates = setup.json_of(&["candidates"]).await;
     let report = &candidates["candidates"][0];
     assert_eq!(report["stage"], "Mutating:versions/version");
@@ -49,7 +53,7 @@ async fn a_shadow_candidate_is_compared_and_promoted() {
 
 #[tokio::test]
 async fn a_stage_in_audit_mode_counts_what_it_would_have_done() {
-    let setup = OperatorSetup::with(&chain("one.wasm", "      mode: Audit\n")).await;
+    let setup = OperatorSetup::start_with_chain(&chain("one.wasm", "      mode: Audit\n")).await;
     assert_eq!(setup.versions_of("a").await, json!({}));
     let status = setup.json_of(&["status"]).await;
     let stage = &status["chains"][0]["stages"][0];
@@ -61,7 +65,7 @@ async fn a_stage_in_audit_mode_counts_what_it_would_have_done() {
 
 #[tokio::test]
 async fn requests_are_recorded_and_replayed() {
-    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::start_with_chain(&chain("one.wasm", "")).await;
     let file_path = setup.path("requests.ndjson");
     let file = file_path.to_str().unwrap();
     let image = "/spec/template/spec/containers/*/image";
@@ -93,7 +97,7 @@ async fn requests_are_recorded_and_replayed() {
 
 #[tokio::test]
 async fn requests_can_be_recorded_as_test_cases() {
-    let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
+    let setup = OperatorSetup::start_with_chain(&chain("one.wasm", "")).await;
     let cases = setup.path("new/cases");
     record_three(
         &setup,
@@ -103,7 +107,7 @@ async fn requests_can_be_recorded_as_test_cases() {
     .await;
     let cases = setup.path("new/cases/recorded.yaml");
     let chains = setup.path("chains/versions.yaml");
-    let test = || test_cases(&chains, &cases);
+    let test = || run_test_cases(&chains, &cases);
     let passed = test().await;
     assert_eq!(passed.code, Some(0), "{}{}", passed.stdout, passed.stderr);
     assert!(passed.stdout.contains("3 passed, 0 failed"), "{}", passed.stdout);

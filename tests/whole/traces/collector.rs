@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use admittance_tests::NEVER;
+use admittance_tests::TEST_TIMEOUT;
 use axum::{
     Router,
     body::Bytes,
@@ -59,15 +59,15 @@ impl TestCollector {
         Self { address, shared }
     }
 
-    pub(crate) fn behaves(&self, manner: Manner) {
+    pub(crate) fn set_manner(&self, manner: Manner) {
         self.shared.manner.send_replace(manner);
     }
 
     /// Waits until the spans that the collector received meet the condition. Returns the requests that contained them.
-    pub(crate) async fn until(&self, is_enough: impl Fn(&[Span]) -> bool) -> Vec<ExportRequest> {
+    pub(crate) async fn until_received(&self, is_enough: impl Fn(&[Span]) -> bool) -> Vec<ExportRequest> {
         let mut receiver = self.shared.exports.subscribe();
         let suffices = |exports: &Vec<ExportRequest>| is_enough(&spans(exports));
-        let Ok(enough) = tokio::time::timeout(NEVER, receiver.wait_for(suffices)).await else {
+        let Ok(enough) = tokio::time::timeout(TEST_TIMEOUT, receiver.wait_for(suffices)).await else {
             panic!("the spans did not arrive");
         };
         enough.unwrap().to_vec()

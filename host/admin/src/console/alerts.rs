@@ -5,8 +5,8 @@ use maud::{Markup, html};
 
 use super::{
     chains,
-    components::{Tone, badge, count, lasting, relative},
-    health::state,
+    components::{Tone, badge, count_text, lasting_since, relative_moment},
+    health::line_state,
 };
 use crate::Overview;
 
@@ -33,18 +33,18 @@ impl Alert {
     }
 }
 
-pub(super) fn bar(overview: &Overview, now: Moment) -> Markup {
-    let mut alerts = alerts(overview, now);
+pub(super) fn alert_bar(overview: &Overview, now: Moment) -> Markup {
+    let mut alerts = collect_alerts(overview, now);
     alerts.sort_by_key(|alert| std::cmp::Reverse(alert.tone));
     let (first, rest) = alerts.split_at(alerts.len().min(VISIBLE_ALERTS));
     html! {
         @if !first.is_empty() {
             aside.alerts aria-label="Needs attention" {
-                ul { @for alert in first { (item(alert)) } }
+                ul { @for alert in first { (alert_item(alert)) } }
                 @if !rest.is_empty() {
                     details {
-                        summary { (count(rest.len() as u64, "more alert")) }
-                        ul { @for alert in rest { (item(alert)) } }
+                        summary { (count_text(rest.len() as u64, "more alert")) }
+                        ul { @for alert in rest { (alert_item(alert)) } }
                     }
                 }
             }
@@ -52,7 +52,7 @@ pub(super) fn bar(overview: &Overview, now: Moment) -> Markup {
     }
 }
 
-fn item(alert: &Alert) -> Markup {
+fn alert_item(alert: &Alert) -> Markup {
     html! {
         li.alert.(alert.tone.class()) {
             a href=(alert.address) { (badge(alert.tone, alert.word)) }
@@ -63,7 +63,7 @@ fn item(alert: &Alert) -> Markup {
                     [mistake] => { ": " span.mistake { (mistake) } }
                     mistakes => {
                         details open[mistakes.len() <= VISIBLE_ALERTS] {
-                            summary { (count(mistakes.len() as u64, "mistake")) }
+                            summary { (count_text(mistakes.len() as u64, "mistake")) }
                             ul { @for mistake in mistakes { li.mistake { (mistake) } } }
                         }
                     }
@@ -73,14 +73,14 @@ fn item(alert: &Alert) -> Markup {
     }
 }
 
-fn alerts(overview: &Overview, now: Moment) -> Vec<Alert> {
+fn collect_alerts(overview: &Overview, now: Moment) -> Vec<Alert> {
     let table = &overview.table;
     let mut alerts = Vec::new();
     if overview.stopping {
         let text = html! { "The driver is stopping: it finishes the requests in flight." };
         alerts.push(Alert::new(Tone::Warn, "stopping", "/health", text));
     }
-    alerts.extend(table.problem.as_ref().map(|problem| not_live(problem, now)));
+    alerts.extend(table.problem.as_ref().map(|problem| not_live_alert(problem, now)));
     if let Some(problem) = &table.history.problem {
         let text = html! { "The newest revision could not be written to the history: " (problem) };
         alerts.push(Alert::new(Tone::Bad, "history", "/history", text));
@@ -96,32 +96,32 @@ fn alerts(overview: &Overview, now: Moment) -> Vec<Alert> {
                 stage
                     .disabled
                     .as_ref()
-                    .map(|disabled| self::disabled(disabled, address(), now)),
+                    .map(|disabled| self::disabled_alert(disabled, address(), now)),
             );
             let candidate = stage.candidate.as_ref();
             if let Some(status) = candidate.and_then(|candidate| candidate.rollout.as_ref()) {
-                alerts.push(rollout(chain, &stage.name, status, address(), now));
+                alerts.push(rollout_alert(chain, &stage.name, status, address(), now));
             }
         }
     }
     let missing = table.disabled_missing.iter();
-    alerts.extend(missing.map(|missing| disabled(missing, "/chains".to_owned(), now)));
+    alerts.extend(missing.map(|missing| disabled_alert(missing, "/chains".to_owned(), now)));
     let lines = overview.panels.iter().flat_map(|panel| &panel.lines);
     alerts.extend(lines.filter(|line| line.needs_attention()).map(|line| {
-        let text = html! { (line.subject) ": " (state(line, now)) };
+        let text = html! { (line.subject) ": " (line_state(line, now)) };
         Alert::new(line.tone(), "health", "/health", text)
     }));
     alerts
 }
 
-fn not_live(problem: &Problem, now: Moment) -> Alert {
+fn not_live_alert(problem: &Problem, now: Moment) -> Alert {
     let bad = problem.bad_definitions.len() as u64;
     let text = html! {
         @if bad == 0 { "The newest definitions are not live" }
-        @else { (count(bad, "definition")) " cannot be used, and all others are live" }
-        ", " (lasting(problem.since, now)) ", after " (count(problem.attempts, "attempt"))
+        @else { (count_text(bad, "definition")) " cannot be used, and all others are live" }
+        ", " (lasting_since(problem.since, now)) ", after " (count_text(problem.attempts, "attempt"))
         @match problem.next_attempt {
-            Some(next) => { "; the next one is " (relative(next, now)) }
+            Some(next) => { "; the next one is " (relative_moment(next, now)) }
             None => "; correct the definitions or their modules",
         }
     };
@@ -131,17 +131,17 @@ fn not_live(problem: &Problem, now: Moment) -> Alert {
     }
 }
 
-fn disabled(disabled: &DisabledStage, address: String, now: Moment) -> Alert {
+fn disabled_alert(disabled: &DisabledStage, address: String, now: Moment) -> Alert {
     let text = html! {
         (disabled.stage) " is " @if disabled.audit { "only audited" } @else { "disabled" }
-        ", and enabled again " (relative(disabled.until, now))
+        ", and enabled again " (relative_moment(disabled.until, now))
         @if let Some(by) = &disabled.by { ", by " (by) }
         ": " (disabled.reason)
     };
     Alert::new(Tone::Warn, "disabled", address, text)
 }
 
-fn rollout(chain: &ChainStatus, stage: &str, status: &RolloutStatus, address: String, now: Moment) -> Alert {
+fn rollout_alert(chain: &ChainStatus, stage: &str, status: &RolloutStatus, address: String, now: Moment) -> Alert {
     let tone = match status.state {
         RolloutState::Progressing => Tone::Change,
         RolloutState::Completed => Tone::Good,
@@ -150,7 +150,7 @@ fn rollout(chain: &ChainStatus, stage: &str, status: &RolloutStatus, address: St
     };
     let text = html! {
         (stage_name(chain.phase, &chain.name, stage)) ": the rollout of its candidate is " (status.state.as_str()) " at " (status.share)
-        @if let Some(next) = status.next { ", and its next step begins " (relative(next, now)) }
+        @if let Some(next) = status.next { ", and its next step begins " (relative_moment(next, now)) }
         @if let Some(reason) = &status.reason { ": " (reason) }
     };
     Alert::new(tone, "rollout", address, text)

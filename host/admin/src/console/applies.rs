@@ -12,20 +12,20 @@ use serde::Deserialize;
 
 use super::{
     chains,
-    components::{Column::Text, Tone, badge, count, headings},
-    form::names,
+    components::{Column::Text, Tone, badge, count_text, headings},
+    form::split_names,
     layout::{Section, page},
-    mistakes::problems,
+    mistakes::problems_notice,
     session::Session,
 };
 use crate::{
     Api,
     api::evaluation::{AppliesReply, DescribedRequest},
-    v1::evaluate::applying,
+    v1::evaluate::find_applying_chains,
 };
 
 pub(super) fn router() -> Router<Api> {
-    Router::new().route("/applies", get(applies))
+    Router::new().route("/applies", get(show_applies))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,23 +58,23 @@ impl AppliesQuery {
             operation: non_empty(&self.operation),
             resource: non_empty(&self.resource),
             user: non_empty(&self.user),
-            groups: names(&self.groups),
+            groups: split_names(&self.groups),
             object: object.map(Into::into),
             old_object: None,
         }
     }
 }
 
-async fn applies(session: Session, State(api): State<Api>, Query(question): Query<AppliesQuery>) -> Response {
+async fn show_applies(session: Session, State(api): State<Api>, Query(question): Query<AppliesQuery>) -> Response {
     let mut status = http::StatusCode::OK;
     let answer = if question.is_empty() {
         html! {}
     } else {
-        match applying(&api, &question.described_request()).await {
-            Ok(reply) => answer(&reply),
+        match find_applying_chains(&api, &question.described_request()).await {
+            Ok(reply) => answer_section(&reply),
             Err(error) => {
                 status = error.status();
-                problems(&error)
+                problems_notice(&error)
             }
         }
     };
@@ -95,7 +95,7 @@ fn form(question: &AppliesQuery) -> Markup {
             label { "Kind" input name="kind" value=(question.kind) placeholder="apps/v1/Deployment" spellcheck="false"; }
             label { "Namespace" input name="namespace" value=(question.namespace) spellcheck="false"; }
             label { "Name" input name="name" value=(question.name) spellcheck="false"; }
-            (operation(&question.operation))
+            (operation_select(&question.operation))
             label { "Resource" input name="resource" value=(question.resource) placeholder="guessed from the kind" spellcheck="false"; }
             label { "User" input name="user" value=(question.user) spellcheck="false"; }
             label { "Groups" input name="groups" value=(question.groups) placeholder="dev, ops" spellcheck="false"; }
@@ -108,7 +108,7 @@ fn form(question: &AppliesQuery) -> Markup {
     }
 }
 
-pub(super) fn operation(selected_operation: &str) -> Markup {
+pub(super) fn operation_select(selected_operation: &str) -> Markup {
     html! {
         label {
             "Operation"
@@ -123,7 +123,7 @@ pub(super) fn operation(selected_operation: &str) -> Markup {
     }
 }
 
-fn answer(reply: &AppliesReply) -> Markup {
+fn answer_section(reply: &AppliesReply) -> Markup {
     let (excluded_chains, matching_chains): (Vec<_>, Vec<_>) =
         reply.chains.iter().partition(|chain| chain.applies == Applies::No);
     html! {
@@ -145,7 +145,7 @@ fn answer(reply: &AppliesReply) -> Markup {
                 }
             }
         }
-        p.hint { (count(reply.chains.len() as u64, "chain")) " of revision " a href={ "/history/" (reply.revision) } { (reply.revision) } ". Earlier stages may change the object, and with it what later ones see." }
+        p.hint { (count_text(reply.chains.len() as u64, "chain")) " of revision " a href={ "/history/" (reply.revision) } { (reply.revision) } ". Earlier stages may change the object, and with it what later ones see." }
     }
 }
 
@@ -155,7 +155,7 @@ fn seen_chain(chain: &ChainApplies) -> Markup {
             h3 {
                 a href=(chains::address(chain.phase, &chain.chain)) { (chain.chain) }
                 " " (badge(Tone::Plain, chain.phase.as_str()))
-                @if chain.applies == Applies::Depends { " " (word(chain.applies)) }
+                @if chain.applies == Applies::Depends { " " (applies_badge(chain.applies)) }
             }
             @if let Some(reason) = &chain.reason { p { (reason) } }
             table.data {
@@ -170,13 +170,13 @@ fn stage_row(stage: &StageApplies) -> Markup {
     html! {
         tr {
             th scope="row" { (stage.stage) @if stage.mode == Mode::Audit { " " (badge(Tone::Warn, "Audit")) } }
-            td data-label="Called" { (word(stage.applies)) }
+            td data-label="Called" { (applies_badge(stage.applies)) }
             td data-label="Why" { @if let Some(reason) = &stage.reason { (reason) } }
         }
     }
 }
 
-fn word(applies: Applies) -> Markup {
+fn applies_badge(applies: Applies) -> Markup {
     match applies {
         Applies::Yes => badge(Tone::Good, "yes"),
         Applies::No => badge(Tone::Plain, "no"),

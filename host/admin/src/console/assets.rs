@@ -57,10 +57,10 @@ pub(super) fn address(name: &str) -> String {
 }
 
 pub(super) fn router() -> Router<Api> {
-    Router::new().route("/assets/{directory}/{name}", get(read))
+    Router::new().route("/assets/{directory}/{name}", get(serve_asset))
 }
 
-async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
+async fn serve_asset(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };

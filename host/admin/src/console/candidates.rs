@@ -19,20 +19,20 @@ use super::{
     chains::hook_facts,
     components::{
         Column::{Number, Text},
-        Tone, badge, count, headings, meter, moment, number, object_name, relative, segment, steps, yaml,
+        Tone, badge, count_text, headings, meter, moment, number, object_name, relative_moment, segment, steps, yaml,
     },
     diff::side_by_side,
     form::ChangeForm,
-    history::comparison,
-    layout::{Section, form_key, page, refusal},
+    history::comparison_section,
+    layout::{Section, form_key, page, refusal_page},
     session::Session,
-    switch::back,
+    switch::redirect_to_chain,
 };
 use crate::{Api, error::ApiError, v1::changes, v1::stages};
 
 pub(super) fn router() -> Router<Api> {
     Router::new()
-        .route("/promote", get(preview).post(promote))
+        .route("/promote", get(preview_promotion).post(promote))
         .route("/rollout", post(steer))
 }
 
@@ -44,7 +44,7 @@ pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[Cand
     html! {
         @for report in candidates.iter().filter(is_of_chain) {
             section.candidate {
-                h2 { "Candidate of " (stage_of(&report.stage)) }
+                h2 { "Candidate of " (stage_name(&report.stage)) }
                 dl.facts {
                     (hook_facts(&(&report.candidate.plugin).into()))
                     dt { "Compared with" }
@@ -54,7 +54,7 @@ pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[Cand
                 }
                 @if let Some(status) = &report.candidate.rollout { (rollout(session, &report.stage, status)) }
                 h3 { "Compared answers" }
-                (comparisons(report))
+                (comparisons_table(report))
                 @if session.may_change() {
                     p.actions { a.button.primary href={ "/promote?stage=" (utf8_percent_encode(&report.stage, NON_ALPHANUMERIC)) } { "Promote…" } }
                 }
@@ -63,7 +63,7 @@ pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[Cand
     }
 }
 
-fn stage_of(address: &str) -> &str {
+fn stage_name(address: &str) -> &str {
     address.rsplit_once('/').map_or(address, |(_, stage)| stage)
 }
 
@@ -87,8 +87,8 @@ fn rollout(session: &Session, stage: &str, rollout: &RolloutStatus) -> Markup {
         table.data {
             (headings(&[Text("Ends the rollout"), Number("Requests"), Number("Out of"), Number("Limit"), Text("How close")]))
             tbody {
-                (limit("Failures", rollout.failed, ("Decided", rollout.decided), rollout.failure_limit))
-                (limit("Refusals", rollout.refused, ("Compared", rollout.compared), rollout.refusal_limit))
+                (limit_row("Failures", rollout.failed, ("Decided", rollout.decided), rollout.failure_limit))
+                (limit_row("Refusals", rollout.refused, ("Compared", rollout.compared), rollout.refusal_limit))
             }
         }
         p.hint { "In this step, at most during the last pause. Refusals are denials of requests that the plugin does not deny." }
@@ -96,13 +96,13 @@ fn rollout(session: &Session, stage: &str, rollout: &RolloutStatus) -> Markup {
             form method="post" action="/rollout" {
                 (form_key(session))
                 input type="hidden" name="stage" value=(stage);
-                p.actions { @for action in actions { button type="submit" name="action" value=(action) { (label(*action)) } } }
+                p.actions { @for action in actions { button type="submit" name="action" value=(action) { (action_label(*action)) } } }
             }
         }
     }
 }
 
-fn label(action: RolloutAction) -> &'static str {
+fn action_label(action: RolloutAction) -> &'static str {
     match action {
         RolloutAction::Next => "Begin the next step",
         RolloutAction::Pause => "Pause",
@@ -118,10 +118,10 @@ fn countdown(rollout: &RolloutStatus, now: Moment) -> Markup {
     let total = next.0.duration_since(rollout.since.0).unwrap_or_default();
     let elapsed = now.0.duration_since(rollout.since.0).unwrap_or_default();
     let part = elapsed.as_millis() * 1000 / total.as_millis().max(1);
-    html! { "ends " (relative(next, now)) (segment(Tone::Change, 0, part.min(1000))) }
+    html! { "ends " (relative_moment(next, now)) (segment(Tone::Change, 0, part.min(1000))) }
 }
 
-fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Markup {
+fn limit_row(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Markup {
     html! {
         tr {
             th scope="row" { (name) }
@@ -133,7 +133,7 @@ fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Ma
     }
 }
 
-fn comparisons(report: &CandidateReport) -> Markup {
+fn comparisons_table(report: &CandidateReport) -> Markup {
     let columns = DifferenceEffect::ALL.map(|effect| (effect, format!("Would {effect}")));
     let names: Vec<_> = [Text("Resource"), Number("Same")]
         .into_iter()
@@ -148,19 +148,19 @@ fn comparisons(report: &CandidateReport) -> Markup {
                         tr {
                             th scope="row" { (kind.kind) }
                             (number("Same", kind.same, None))
-                            @for (effect, name) in &columns { (number(name, kind.with_effect(*effect), Some(effect_tone(*effect)))) }
+                            @for (effect, name) in &columns { (number(name, kind.count_with_effect(*effect), Some(effect_tone(*effect)))) }
                         }
                     }
                 }
             }
         }
         @if report.candidate.passed_over > 0 {
-            p.hint { (count(report.candidate.passed_over, "request")) " passed over, because too many comparisons were waiting." }
+            p.hint { (count_text(report.candidate.passed_over, "request")) " passed over, because too many comparisons were waiting." }
         }
         @for (effect, name) in &columns {
             @for kind in &report.kinds {
                 @let example = report.samples.iter().find(|sample| sample.effect == *effect && sample.kind == kind.kind);
-                @if let Some(example) = example { (difference(name, example)) }
+                @if let Some(example) = example { (difference_details(name, example)) }
             }
         }
     }
@@ -173,14 +173,14 @@ fn effect_tone(effect: DifferenceEffect) -> Tone {
     }
 }
 
-fn difference(effect: &str, sample: &DifferenceSample) -> Markup {
+fn difference_details(effect: &str, sample: &DifferenceSample) -> Markup {
     let titles = ["Answer of the plugin", "Answer of the candidate"];
     html! {
         details.sample {
             summary {
                 (badge(effect_tone(sample.effect), effect)) " "
                 (sample.operation) " of " (sample.kind) " " (object_name(sample.namespace.as_deref(), &sample.name))
-                span.muted { " " (relative(sample.at, Moment::now())) }
+                span.muted { " " (relative_moment(sample.at, Moment::now())) }
             }
             p { a href={ "/decisions/" (utf8_percent_encode(&sample.uid, NON_ALPHANUMERIC)) } { "The decision" } }
             @if let Some(diff) = side_by_side(titles, &answer_yaml(&sample.plugin), &answer_yaml(&sample.candidate)) { (diff) }
@@ -197,9 +197,13 @@ struct Promotion {
     stage: StageId,
 }
 
-async fn preview(session: Session, State(api): State<Api>, Query(Promotion { stage }): Query<Promotion>) -> Response {
+async fn preview_promotion(
+    session: Session,
+    State(api): State<Api>,
+    Query(Promotion { stage }): Query<Promotion>,
+) -> Response {
     if !session.may_change() {
-        return refusal(&session, Section::Chains, &session.read_only_error());
+        return refusal_page(&session, Section::Chains, &session.read_only_error());
     }
     let mut how = Application::default();
     how.dry_run = true;
@@ -210,7 +214,7 @@ async fn preview(session: Session, State(api): State<Api>, Query(Promotion { sta
             "Promote a candidate",
             confirmation(&session, &stage, &applied),
         ),
-        Err(error) => refusal(&session, Section::Chains, &ApiError::from(error)),
+        Err(error) => refusal_page(&session, Section::Chains, &ApiError::from(error)),
     }
 }
 
@@ -220,7 +224,7 @@ fn confirmation(session: &Session, stage: &StageId, applied: &Applied) -> Markup
             "The candidate of " strong { (stage) } " becomes its plugin, in the file too. This would be revision "
             (applied.revision) ", with these differences from what is live:"
         }
-        (comparison(&applied.comparison))
+        (comparison_section(&applied.comparison))
         @for warning in &applied.warnings { p.notice.warn { (warning) } }
         form method="post" action="/promote" {
             (form_key(session))
@@ -242,8 +246,8 @@ async fn promote(
 ) -> Response {
     let subject = stage.to_string();
     match changes::promote_stage(&api, Some(session.caller.clone()), stage, false).await {
-        Ok(_) => back(&subject),
-        Err(error) => refusal(&session, Section::Chains, &error),
+        Ok(_) => redirect_to_chain(&subject),
+        Err(error) => refusal_page(&session, Section::Chains, &error),
     }
 }
 
@@ -256,7 +260,7 @@ struct CandidateAction {
 async fn steer(State(api): State<Api>, ChangeForm { session, fields }: ChangeForm<CandidateAction>) -> Response {
     let actor = changes::client_name(Some(session.caller.clone()));
     match stages::steer_stage(&api, fields.stage, fields.action, actor).await {
-        Ok(steered) => back(&steered.0.stage),
-        Err(error) => refusal(&session, Section::Chains, &error),
+        Ok(steered) => redirect_to_chain(&steered.0.stage),
+        Err(error) => refusal_page(&session, Section::Chains, &error),
     }
 }

@@ -23,19 +23,19 @@ use super::{
     candidates,
     components::{
         Column::{Number, Text},
-        Tone, badge, count, empty, headings, latency, moment, number,
+        Tone, badge, count_text, empty_hint, headings, latency, moment, number,
     },
-    layout::{Section, page, refusal},
+    layout::{Section, page, refusal_page},
     live::{RATE_COLUMNS, latest_rates, rate_cells},
     session::Session,
-    switch::switch,
+    switch::stage_switch,
 };
 use crate::{Api, error::ApiError, v1::views};
 
 pub(super) fn router() -> Router<Api> {
     Router::new()
         .route("/chains", get(list))
-        .route("/chains/{phase}/{*name}", get(chain))
+        .route("/chains/{phase}/{*name}", get(show_chain))
         .merge(candidates::router())
 }
 
@@ -65,9 +65,9 @@ fn overview(host: &Host) -> Markup {
             @if status.building { " " (badge(Tone::Change, "a new table is being built")) }
         }
         @if status.chains.is_empty() {
-            (empty("No chain is live: every request passes unchanged.", "/playground", "Write a chain in the playground"))
+            (empty_hint("No chain is live: every request passes unchanged.", "/playground", "Write a chain in the playground"))
         } @else {
-            (chain_table(&with_rates(&status, &rates)))
+            (chain_table(&chains_with_rates(&status, &rates)))
         }
     }
 }
@@ -75,7 +75,7 @@ fn overview(host: &Host) -> Markup {
 /// A live chain and its rates; `None` if no request matched it in the last minute.
 type RatedChain<'a> = (&'a ChainStatus, Option<&'a ChainRates>);
 
-pub(super) fn with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec<RatedChain<'a>> {
+pub(super) fn chains_with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec<RatedChain<'a>> {
     let rates: HashMap<_, _> = rates
         .iter()
         .map(|rates| ((rates.phase, rates.chain.as_str()), rates))
@@ -107,7 +107,7 @@ pub(super) fn chain_table(chains: &[RatedChain<'_>]) -> Markup {
     }
 }
 
-fn failing(chain: &ChainStatus) -> usize {
+fn failing_stage_count(chain: &ChainStatus) -> usize {
     let stages = chain.stages.iter();
     stages.filter(|stage| stage.state == StageState::Failing).count()
 }
@@ -116,7 +116,7 @@ fn failing(chain: &ChainStatus) -> usize {
 pub(super) fn urgency((chain, rates): &RatedChain<'_>) -> impl Ord + use<> {
     let rate = |number: fn(&ChainRates) -> u64| rates.map(number).unwrap_or_default();
     (
-        failing(chain),
+        failing_stage_count(chain),
         rate(|rates| rates.failed),
         chain.stages.iter().any(|stage| stage.disabled.is_some()),
         chain.stages.iter().any(|stage| stage.candidate.is_some()),
@@ -126,15 +126,15 @@ pub(super) fn urgency((chain, rates): &RatedChain<'_>) -> impl Ord + use<> {
 }
 
 fn chain_state(chain: &ChainStatus) -> Markup {
-    let failing = failing(chain);
+    let failing = failing_stage_count(chain);
     let is_disabled = chain.stages.iter().any(|stage| stage.disabled.is_some());
     html! {
-        @if failing > 0 { (badge(Tone::Bad, &format!("{} failing", count(failing as u64, "stage")))) }
+        @if failing > 0 { (badge(Tone::Bad, &format!("{} failing", count_text(failing as u64, "stage")))) }
         @if is_disabled { " " (badge(Tone::Warn, "disabled")) }
         @if chain.stages.iter().any(|stage| stage.candidate.is_some()) { " " (badge(Tone::Change, "candidate")) }
         @if failing == 0 && !is_disabled {
             @let is_idle = chain.stages.iter().all(|stage| stage.state == StageState::Idle);
-            " " (state(if is_idle { StageState::Idle } else { StageState::Healthy }))
+            " " (state_badge(if is_idle { StageState::Idle } else { StageState::Healthy }))
         }
     }
 }
@@ -150,10 +150,10 @@ fn stage_names(chain: &ChainStatus) -> String {
     }
 }
 
-async fn chain(session: Session, State(api): State<Api>, Path((phase, name)): Path<(String, String)>) -> Response {
+async fn show_chain(session: Session, State(api): State<Api>, Path((phase, name)): Path<(String, String)>) -> Response {
     match content(&api, &session, &phase, &name).await {
         Ok(content) => page(&session, Section::Chains, &format!("Chain {name}"), content),
-        Err(error) => refusal(&session, Section::Chains, &error),
+        Err(error) => refusal_page(&session, Section::Chains, &error),
     }
 }
 
@@ -180,7 +180,7 @@ async fn content(api: &Api, session: &Session, phase: &str, name: &str) -> Resul
             dt { "Phase" }
             dd { (chain.phase) (phase_hint(chain.phase)) }
             dt { "Revision" }
-            dd { a href={ "/history/" (status.revision) } { (status.revision) } " (" span.mono { (status.hash.short()) } ")" ", live since " (moment(status.live_since)) }
+            dd { a href={ "/history/" (status.revision) } { (status.revision) } " (" span.mono { (status.hash.to_short_hex()) } ")" ", live since " (moment(status.live_since)) }
         }
         @if session.may_change() && !definitions.is_empty() {
             p.actions { a.button href={ "/playground?chain=" (chain.phase) ":" (utf8_percent_encode(name, NON_ALPHANUMERIC)) } { "Try it in the playground" } }
@@ -191,7 +191,7 @@ async fn content(api: &Api, session: &Session, phase: &str, name: &str) -> Resul
         (candidates::section(session, chain, &candidates))
         h2 { "Definition" }
         @if definitions.is_empty() { p.notice { "The program itself made this chain." } }
-        @for stored in &definitions { (definition(session, stored)) }
+        @for stored in &definitions { (definition_section(session, stored)) }
     })
 }
 
@@ -218,11 +218,11 @@ fn stage_section(
                 @match &stage.disabled {
                     Some(disabled) if disabled.audit => (badge(Tone::Warn, "only audited")),
                     Some(_) => (badge(Tone::Warn, "disabled")),
-                    None => (state(stage.state)),
+                    None => (state_badge(stage.state)),
                 }
                 @if stage.mode == Mode::Audit { " " (badge(Tone::Warn, "Audit")) }
             }
-            (switch(session, chain, stage))
+            (stage_switch(session, chain, stage))
             div.panels {
                 dl.facts {
                     (hook_facts(&stage.hook))
@@ -250,8 +250,8 @@ fn stage_section(
                             th.nowrap scope="row" { "last " (minutes.max(1)) " min" }
                             (number("Allowed", recent.allowed, None)) (number("Changed", recent.changed, None))
                             (number("Denied", recent.denied, None)) (number("Failed", recent.failed, Some(Tone::Bad)))
-                            td.number data-label="p50" { (time(calls.p50_microseconds)) }
-                            td.number data-label="p99" { (time(calls.p99_microseconds)) }
+                            td.number data-label="p50" { (time_text(calls.p50_microseconds)) }
+                            td.number data-label="p99" { (time_text(calls.p99_microseconds)) }
                         }
                         tr {
                             th.nowrap scope="row" title={ "since " (calls.since) } { "in total" }
@@ -266,11 +266,11 @@ fn stage_section(
     }
 }
 
-fn time(microseconds: Option<u64>) -> String {
+fn time_text(microseconds: Option<u64>) -> String {
     latency(microseconds.unwrap_or_default())
 }
 
-fn state(state: StageState) -> Markup {
+fn state_badge(state: StageState) -> Markup {
     match state {
         StageState::Idle => badge(Tone::Plain, "idle"),
         StageState::Healthy => badge(Tone::Good, "healthy"),
@@ -326,7 +326,7 @@ fn fact_text(fact: &Json) -> Option<String> {
     }
 }
 
-fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
+fn definition_section(session: &Session, stored: &StoredDefinition) -> Markup {
     // Values that are granted to plugins may be secrets, so only users who may change definitions see them.
     let text: Cow<'_, str> = if session.may_change() {
         stored.text.as_str().into()

@@ -7,7 +7,7 @@ use admittance_definitions::document::to_yaml;
 use maud::{Markup, html};
 use serde_json::Value;
 
-pub(super) use crate::health::{Tone, count};
+pub(super) use crate::health::{Tone, count_text};
 
 impl Tone {
     pub(super) fn class(self) -> &'static str {
@@ -96,17 +96,17 @@ pub(super) fn meter(number: u64, limit: u64) -> Markup {
     segment(tone, 0, part)
 }
 
-pub(super) fn empty(text: &str, address: &str, step: &str) -> Markup {
+pub(super) fn empty_hint(text: &str, address: &str, step: &str) -> Markup {
     html! { p.empty { (text) " " a href=(address) { (step) } } }
 }
 
 /// The width and height of the coordinate system in which a sparkline is drawn. The style sheet stretches the drawing
 /// to its place on the page.
-const SPARK: (u64, u64) = (100, 20);
+const SPARKLINE_SIZE: (u64, u64) = (100, 20);
 
 /// Draws values as a line from left to right. Screen readers read the label.
 pub(super) fn sparkline(tone: Tone, label: &str, values: &[u64]) -> Markup {
-    let (width, height) = SPARK;
+    let (width, height) = SPARKLINE_SIZE;
     let highest = values.iter().copied().max().unwrap_or_default().max(1);
     let last = values.len().saturating_sub(1).max(1) as u64;
     let points: Vec<String> = (0..)
@@ -127,24 +127,24 @@ pub(super) fn sparkline(tone: Tone, label: &str, values: &[u64]) -> Markup {
 pub(super) fn moment(at: Moment) -> Markup {
     let full = at.to_string();
     let display_text = full.get(..19).unwrap_or(&full).replace('T', " ");
-    html! { (exact("", at, &display_text)) " UTC" }
+    html! { (moment_element("", at, &display_text)) " UTC" }
 }
 
 /// Shows a time relative to now: `5 min ago`, `in 2 h`. Hovering over it shows the exact time.
-pub(super) fn relative(at: Moment, now: Moment) -> Markup {
+pub(super) fn relative_moment(at: Moment, now: Moment) -> Markup {
     match now.0.duration_since(at.0) {
-        Ok(since) => exact("relative", at, &format!("{} ago", rounded_duration(since))),
-        Err(ahead) => exact("relative", at, &format!("in {}", rounded_duration(ahead.duration()))),
+        Ok(since) => moment_element("relative", at, &format!("{} ago", rounded_duration(since))),
+        Err(ahead) => moment_element("relative", at, &format!("in {}", rounded_duration(ahead.duration()))),
     }
 }
 
 /// Shows the time since a moment: `for 5 min`.
-pub(super) fn lasting(since: Moment, now: Moment) -> Markup {
+pub(super) fn lasting_since(since: Moment, now: Moment) -> Markup {
     let time = now.0.duration_since(since.0).unwrap_or_default();
-    exact("", since, &format!("for {}", rounded_duration(time)))
+    moment_element("", since, &format!("for {}", rounded_duration(time)))
 }
 
-fn exact(class: &str, at: Moment, display_text: &str) -> Markup {
+fn moment_element(class: &str, at: Moment, display_text: &str) -> Markup {
     let class = Some(class).filter(|class| !class.is_empty());
     html! { time class=[class] datetime=(at) title=(at) { (display_text) } }
 }
@@ -160,10 +160,10 @@ fn rounded_duration(duration: Duration) -> String {
 }
 
 /// The size in bytes above which a text is cut on a page.
-pub(super) const LONGEST_TEXT: usize = 64 << 10;
+pub(super) const MAX_SHOWN_TEXT: usize = 64 << 10;
 
-pub(super) fn text(text: &str) -> Markup {
-    let excerpt = text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or(text);
+pub(super) fn shown_text(text: &str) -> Markup {
+    let excerpt = text.get(..text.floor_char_boundary(MAX_SHOWN_TEXT)).unwrap_or(text);
     html! {
         pre.wrap { (excerpt) }
         @if excerpt.len() < text.len() {
@@ -254,14 +254,14 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_between_characters() {
-        let markup = text(&format!("a{}", "ä".repeat(LONGEST_TEXT))).into_string();
-        assert!(markup.len() < LONGEST_TEXT + 300, "{}", markup.len());
+        let markup = shown_text(&format!("a{}", "ä".repeat(MAX_SHOWN_TEXT))).into_string();
+        assert!(markup.len() < MAX_SHOWN_TEXT + 300, "{}", markup.len());
         assert!(
             markup.contains("the beginning of 128 KiB"),
             "{}",
-            &markup[LONGEST_TEXT..]
+            &markup[MAX_SHOWN_TEXT..]
         );
-        assert_eq!(text("a<b").into_string(), "<pre class=\"wrap\">a&lt;b</pre>");
+        assert_eq!(shown_text("a<b").into_string(), "<pre class=\"wrap\">a&lt;b</pre>");
     }
 
     #[test]

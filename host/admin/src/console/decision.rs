@@ -19,12 +19,13 @@ use super::{
     chains,
     components::{
         Column::{Number, Text},
-        LONGEST_TEXT, Tone, badge, count, duration, headings, moment, object_name, relative, segment, text, yaml,
+        MAX_SHOWN_TEXT, Tone, badge, count_text, duration, headings, moment, object_name, relative_moment, segment,
+        shown_text, yaml,
     },
     diff::side_by_side,
     form::ChangeForm,
-    layout::{Section, form_key, page, page_with, refusal},
-    live::{kind, tone},
+    layout::{Section, form_key, page, page_with, refusal_page},
+    live::{short_kind, tone},
     session::Session,
 };
 use crate::{
@@ -37,15 +38,15 @@ use crate::{
 
 pub(super) fn router() -> Router<Api> {
     Router::new()
-        .route("/decisions/{uid}", get(decision))
+        .route("/decisions/{uid}", get(show_decision))
         .route("/decisions/{uid}/replay", post(replay))
 }
 
-fn address(uid: &str) -> String {
+fn decision_address(uid: &str) -> String {
     format!("/decisions/{}", utf8_percent_encode(uid, NON_ALPHANUMERIC))
 }
 
-async fn decision(
+async fn show_decision(
     session: Session,
     State(api): State<Api>,
     Path(uid): Path<String>,
@@ -53,7 +54,7 @@ async fn decision(
     headers: HeaderMap,
 ) -> Response {
     let lookup = async {
-        let DecisionsByUidQuery { before } = route::parameters("query", &query.unwrap_or_default())?;
+        let DecisionsByUidQuery { before } = route::parse_parameters("query", &query.unwrap_or_default())?;
         let details = decisions::get(&api, session.role, &uid, before).await?;
         Ok((before.is_some(), details))
     };
@@ -67,19 +68,19 @@ async fn decision(
                     code.visually-hidden id="uid" aria-hidden="true" { (uid) }
                     copy-text from="uid" label="Copy the uid" {}
                     @if session.may_change() && details.decisions.iter().any(|detail| detail.review.is_some()) {
-                        form method="post" action={ (address(&uid)) "/replay" } {
+                        form method="post" action={ (decision_address(&uid)) "/replay" } {
                             (form_key(&session))
                             button type="submit" { "Replay against what is live" }
                         }
                     }
                 }
                 (links_to_others(&uid, is_older, &details))
-                @for detail in &details.decisions { (article(detail, &session, &targets, is_one_of_several)) }
+                @for detail in &details.decisions { (decision_article(detail, &session, &targets, is_one_of_several)) }
             };
             let title = format!("Decision {uid}");
             page_with(&overview, &session, Section::Live, &title, &content)
         }
-        Err(error) => refusal(&session, Section::Live, &error),
+        Err(error) => refusal_page(&session, Section::Live, &error),
     }
 }
 
@@ -101,12 +102,12 @@ async fn replay(
     {
         Ok(replays) => {
             let content = html! {
-                p { a href=(address(&uid)) { "The decision" } }
+                p { a href=(decision_address(&uid)) { "The decision" } }
                 @for replay in &replays.replays { (replay_section(replay)) }
             };
             page(&session, Section::Live, &format!("Replay of {uid}"), content)
         }
-        Err(error) => refusal(&session, Section::Live, &error),
+        Err(error) => refusal_page(&session, Section::Live, &error),
     }
 }
 
@@ -142,11 +143,11 @@ fn difference_name(difference: Difference) -> &'static str {
 }
 
 fn links_to_others(uid: &str, is_older: bool, details: &DecisionDetails) -> Markup {
-    let address = address(uid);
+    let address = decision_address(uid);
     html! {
         @if details.older > 0 {
             p.notice {
-                (count(details.older as u64, "older decision")) " of this uid "
+                (count_text(details.older as u64, "older decision")) " of this uid "
                 @if details.older == 1 { "is" } @else { "are" } " not on this page."
             }
         }
@@ -158,9 +159,9 @@ fn links_to_others(uid: &str, is_older: bool, details: &DecisionDetails) -> Mark
 }
 
 struct CommandTargets {
-    admin: String,
+    admin_url: String,
     needs_token: bool,
-    reviews: Option<String>,
+    reviews_url: Option<String>,
 }
 
 impl CommandTargets {
@@ -174,23 +175,29 @@ impl CommandTargets {
             .map(str::to_owned)
             .or(admin.map(|admin| admin.address.to_string()));
         Self {
-            admin: format!(
+            admin_url: format!(
                 "{}://{}",
                 scheme(admin.is_some_and(|admin| admin.is_tls)),
                 host.unwrap_or_default()
             ),
             needs_token: session.id.is_some(),
-            reviews: listener_named("listen").map(|port| format!("{}://{}/admit", scheme(port.is_tls), port.address)),
+            reviews_url: listener_named("listen")
+                .map(|port| format!("{}://{}/admit", scheme(port.is_tls), port.address)),
         }
     }
 }
 
-fn article(detail: &DecisionDetail, session: &Session, targets: &CommandTargets, is_one_of_several: bool) -> Markup {
+fn decision_article(
+    detail: &DecisionDetail,
+    session: &Session,
+    targets: &CommandTargets,
+    is_one_of_several: bool,
+) -> Markup {
     let decision = &detail.decision;
     html! {
         article id={ "decision-" (decision.id) } {
             @if is_one_of_several { h2 { "At " (moment(decision.at)) } }
-            (facts(decision))
+            (decision_facts(decision))
             @if let Some(message) = &decision.message {
                 p.notice.bad { @if let Some(code) = decision.code { strong { (code) } " " } (message) }
             }
@@ -228,7 +235,7 @@ fn playground_links(detail: &DecisionDetail) -> Markup {
     }
 }
 
-fn facts(decision: &DecisionRecord) -> Markup {
+fn decision_facts(decision: &DecisionRecord) -> Markup {
     let object = object_name(decision.namespace.as_deref(), &decision.name);
     let fields = [&decision.dialect, &decision.listener, &decision.cluster];
     let origin: Vec<&str> = fields.into_iter().flatten().map(String::as_str).collect();
@@ -237,14 +244,14 @@ fn facts(decision: &DecisionRecord) -> Markup {
             dt { "Verdict" }
             dd { (badge(tone(decision.verdict), decision.verdict.as_str())) " in " (duration(decision.microseconds)) @if decision.dry_run { ", dry run" } }
             dt { "Request" }
-            dd { (decision.operation.as_str()) " " (kind(decision)) " " strong { (object) } " " span.muted { (decision.resource.trim_start_matches('/')) } }
+            dd { (decision.operation.as_str()) " " (short_kind(decision)) " " strong { (object) } " " span.muted { (decision.resource.trim_start_matches('/')) } }
             dt { "User" }
             dd {
                 @if decision.user.is_empty() { span.muted { "unknown" } } @else { (decision.user) }
                 @if !decision.groups.is_empty() { " " span.muted { (decision.groups.join(", ")) } }
             }
             dt { "Time" }
-            dd { (relative(decision.at, Moment::now())) ", " (moment(decision.at)) ", revision " a href={ "/history/" (decision.revision) } { (decision.revision) } }
+            dd { (relative_moment(decision.at, Moment::now())) ", " (moment(decision.at)) ", revision " a href={ "/history/" (decision.revision) } { (decision.revision) } }
             @if !origin.is_empty() { dt { "From" } dd { (origin.join(", ")) } }
             @if let Some(trace) = &decision.trace_id { dt { "Trace" } dd.mono { (trace) } }
         }
@@ -299,7 +306,7 @@ fn stage_row(decision: &DecisionRecord, stage: &StageRecord, total_microseconds:
                 @if let Some(policy) = stage.policy { " " span.muted { "failure policy " (policy) } }
                 @if let Some(exception) = &stage.exception { " " span.muted { "let pass by the exception " (exception) } }
                 @if let Some(reason) = &stage.reason { span.detail { (reason) } }
-                @if !stage.log.is_empty() { pre.wrap { (log(stage)) } }
+                @if !stage.log.is_empty() { pre.wrap { (log_text(stage)) } }
             }
             td.bar { (stage_bar(stage, total_microseconds, tone)) }
             td.number data-label="Duration" { @if stage.microseconds > 0 { (duration(stage.microseconds)) } }
@@ -307,7 +314,7 @@ fn stage_row(decision: &DecisionRecord, stage: &StageRecord, total_microseconds:
     }
 }
 
-fn log(stage: &StageRecord) -> String {
+fn log_text(stage: &StageRecord) -> String {
     let mut text = String::new();
     for line in &stage.log {
         let level = line.level;
@@ -350,7 +357,7 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
                         "The objects of this request are not kept: they are Secrets, or too large."
                     }
                 }
-                (text(&yaml(patch)))
+                (shown_text(&yaml(patch)))
             }
             (None, None) => p.muted { "Nothing was changed." },
         }
@@ -373,12 +380,16 @@ fn is_discarded(decision: &DecisionRecord, stage: &StageRecord) -> bool {
 
 fn copies(detail: &DecisionDetail, targets: &CommandTargets) -> Markup {
     let id = detail.decision.id;
-    let mut texts = vec![("Read this decision with curl", "curl", curl(&detail.decision, targets))];
+    let mut texts = vec![(
+        "Read this decision with curl",
+        "curl",
+        curl_command(&detail.decision, targets),
+    )];
     if let Some(review) = &detail.review {
         if detail.decision.dialect.as_deref() == Some("kubernetes")
-            && let Some(url) = &targets.reviews
+            && let Some(url) = &targets.reviews_url
         {
-            texts.push(("Send the request again with curl", "again", send_again(review, url)));
+            texts.push(("Send the request again with curl", "again", resend_command(review, url)));
         }
         texts.push((
             "Test case for admittance test",
@@ -391,7 +402,7 @@ fn copies(detail: &DecisionDetail, targets: &CommandTargets) -> Markup {
             @let text_id = format!("{name}-{id}");
             details {
                 summary { (title) }
-                @if text.len() <= LONGEST_TEXT {
+                @if text.len() <= MAX_SHOWN_TEXT {
                     p.actions { copy-text from=(text_id) label="Copy" {} }
                     pre.wrap id=(text_id) { (text) }
                 } @else {
@@ -402,7 +413,7 @@ fn copies(detail: &DecisionDetail, targets: &CommandTargets) -> Markup {
     }
 }
 
-fn curl(decision: &DecisionRecord, targets: &CommandTargets) -> String {
+fn curl_command(decision: &DecisionRecord, targets: &CommandTargets) -> String {
     let token = if targets.needs_token {
         "--header \"Authorization: Bearer $ADMITTANCE_TOKEN\" "
     } else {
@@ -411,13 +422,13 @@ fn curl(decision: &DecisionRecord, targets: &CommandTargets) -> String {
     let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
     format!(
         "curl --silent {token}{}",
-        shell_quote(&format!("{}/v1/decisions/{uid}", targets.admin))
+        shell_quote(&format!("{}/v1/decisions/{uid}", targets.admin_url))
     )
 }
 
 /// Returns a curl command that sends the recorded AdmissionReview to this program again. The program only answers it,
 /// so nothing changes in the cluster.
-fn send_again(review: &RecordedRequest, url: &str) -> String {
+fn resend_command(review: &RecordedRequest, url: &str) -> String {
     format!(
         "curl --silent --insecure --header 'Content-Type: application/json' --data-binary @- {} <<'REVIEW'\n{}\nREVIEW",
         shell_quote(url),

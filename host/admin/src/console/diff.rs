@@ -3,35 +3,39 @@
 use diffy::{DiffOptions, Hunk, Line, Patch};
 use maud::{Markup, html};
 
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// The largest total size, in bytes, of two texts that are compared.
-const LONGEST: usize = 1 << 20;
+const MAX_COMPARED_BYTES: usize = 1 << 20;
 /// The largest product of the numbers of lines of two texts. If the product is larger, the texts are not compared.
-const PAIRS: usize = 16_000_000;
+const MAX_LINE_PAIRS: usize = 16_000_000;
 
 /// The result is empty if the texts are equal, and `None` if they are too long to compare.
 pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Option<Markup> {
-    if before.len() + after.len() > LONGEST || before.lines().count() * after.lines().count() > PAIRS {
+    if before.len() + after.len() > MAX_COMPARED_BYTES
+        || before.lines().count() * after.lines().count() > MAX_LINE_PAIRS
+    {
         return None;
     }
-    let patch = DiffOptions::new().set_context_len(CONTEXT).create_patch(before, after);
-    Some(table(titles, &patch))
+    let patch = DiffOptions::new()
+        .set_context_len(CONTEXT_LINES)
+        .create_patch(before, after);
+    Some(diff_table(titles, &patch))
 }
 
 /// Shows a unified diff, each file with its old and new lines side by side. Text that is not a diff is shown unchanged.
 pub(super) fn unified_diff(text: &str) -> Markup {
     html! {
-        @for file in files(text) {
+        @for file in split_files(text) {
             @match Patch::from_str(file) {
-                Ok(patch) => { (table([patch.original(), patch.modified()].map(Option::unwrap_or_default), &patch)) }
+                Ok(patch) => { (diff_table([patch.original(), patch.modified()].map(Option::unwrap_or_default), &patch)) }
                 Err(_) => { pre { (file) } }
             }
         }
     }
 }
 
-fn files(text: &str) -> Vec<&str> {
+fn split_files(text: &str) -> Vec<&str> {
     let mut starts: Vec<usize> = text.match_indices("--- ").map(|(start, _)| start).collect();
     starts.retain(|start| {
         let (before, after) = text.split_at(*start);
@@ -44,8 +48,8 @@ fn files(text: &str) -> Vec<&str> {
     files.collect()
 }
 
-fn table(titles: [&str; 2], patch: &Patch<'_, str>) -> Markup {
-    let groups: Vec<Vec<DiffRow<'_>>> = patch.hunks().iter().map(rows).collect();
+fn diff_table(titles: [&str; 2], patch: &Patch<'_, str>) -> Markup {
+    let groups: Vec<Vec<DiffRow<'_>>> = patch.hunks().iter().map(diff_rows).collect();
     html! {
         @if !groups.is_empty() {
             table.diff {
@@ -69,7 +73,7 @@ struct DiffRow<'t> {
 }
 
 /// Returns the rows of a hunk. An added line is next to the removed line that it replaces.
-fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<DiffRow<'t>> {
+fn diff_rows<'t>(hunk: &Hunk<'t, str>) -> Vec<DiffRow<'t>> {
     let (mut old, mut new) = (hunk.old_range().start(), hunk.new_range().start());
     let mut rows: Vec<DiffRow<'t>> = Vec::new();
     // The first row that has a removed line but no added line yet.
@@ -173,7 +177,7 @@ mod tests {
         for (before, after, is_compared) in [
             (text("a", 4000), text("b", 4000), true),
             (text("a", 4001), text("b", 4000), false),
-            ("a".repeat(LONGEST), "b".to_owned(), false),
+            ("a".repeat(MAX_COMPARED_BYTES), "b".to_owned(), false),
         ] {
             let compared = side_by_side(["Before", "After"], &before, &after);
             assert_eq!(compared.is_some(), is_compared, "{} {}", before.len(), after.len());

@@ -14,7 +14,7 @@ use crate::{
     Api, access,
     config::AdminRole,
     error::ApiError,
-    route::{self, SMALL_BODY},
+    route::{self, SMALL_BODY_LIMIT},
 };
 
 const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
@@ -22,7 +22,7 @@ const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 /// A form with which a user with the role Admin changes something: the user's session, and the fields of the form. The
 /// body of the form may have at most `LIMIT` bytes.
 #[derive(Debug)]
-pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY> {
+pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY_LIMIT> {
     pub(super) session: Session,
     pub(super) fields: T,
 }
@@ -38,13 +38,13 @@ impl<T: DeserializeOwned + Send, const LIMIT: usize> FromRequest<Api> for Change
     type Rejection = Response;
 
     async fn from_request(request: Request<Body>, api: &Api) -> Result<Self, Response> {
-        let (session, fields) = read(request, api, AdminRole::Admin, LIMIT).await?;
+        let (session, fields) = read_form(request, api, AdminRole::Admin, LIMIT).await?;
         Ok(Self { session, fields })
     }
 }
 
 /// Returns the user who sent a form, and its fields. Refuses a role below `required_role` before it reads the body.
-pub(super) async fn read<T: DeserializeOwned>(
+pub(super) async fn read_form<T: DeserializeOwned>(
     request: Request<Body>,
     api: &Api,
     required_role: AdminRole,
@@ -55,33 +55,33 @@ pub(super) async fn read<T: DeserializeOwned>(
         return Err(sign_in::refuse(&head, &denied));
     }
     let session = session::require_session(&head, api).map_err(|response| *response)?;
-    let refused = |error: ApiError| layout::refusal(&session, Section::Live, &error);
+    let refused = |error: ApiError| layout::refusal_page(&session, Section::Live, &error);
     if session.role < required_role {
         let caller = session.caller.clone();
         tracing::info!(target: "admittance::audit", %caller, "refused: a form of the console that only the role Admin may send");
         return Err(refused(access::AccessDenied::OnlyReads { caller }.into()));
     }
-    let _permit = route::large_body(api, &session.caller, limit).map_err(refused)?;
-    let text = text(&head, body, limit).await.map_err(refused)?;
-    let FormKey { form_key } = route::parameters("form", &text).map_err(refused)?;
+    let _permit = route::large_body_permit(api, &session.caller, limit).map_err(refused)?;
+    let text = read_text(&head, body, limit).await.map_err(refused)?;
+    let FormKey { form_key } = route::parse_parameters("form", &text).map_err(refused)?;
     let is_known = form_key.as_bytes().ct_eq(session.form_key.as_bytes());
     if session.form_key.is_empty() || !bool::from(is_known) {
         return Err(refused(ApiError::Malformed(
             "the page with this form is from another session: open it again".to_owned(),
         )));
     }
-    let fields = route::parameters("form", &text).map_err(refused)?;
+    let fields = route::parse_parameters("form", &text).map_err(refused)?;
     Ok((session, fields))
 }
 
-pub(super) async fn text(head: &http::request::Parts, body: Body, limit: usize) -> Result<String, ApiError> {
-    route::media_type(&head.headers, &[MEDIA_TYPE])?;
-    let bytes = route::collect(head, body, limit).await?;
+pub(super) async fn read_text(head: &http::request::Parts, body: Body, limit: usize) -> Result<String, ApiError> {
+    route::check_media_type(&head.headers, &[MEDIA_TYPE])?;
+    let bytes = route::collect_body(head, body, limit).await?;
     String::from_utf8(bytes.into()).map_err(|_| ApiError::Malformed("the form is not valid UTF-8".to_owned()))
 }
 
 /// Splits the text of a form field into names, which are separated by commas or spaces.
-pub(super) fn names(text: &str) -> Vec<String> {
+pub(super) fn split_names(text: &str) -> Vec<String> {
     let names = text.split([',', ' ', '\n', '\r', '\t']);
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }

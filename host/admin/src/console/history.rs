@@ -14,11 +14,11 @@ use super::{
     chains::numbered_lines,
     components::{
         Column::{Number, Text},
-        Tone, badge, count, headings, moment,
+        Tone, badge, count_text, headings, moment,
     },
     diff::unified_diff,
     form::ChangeForm,
-    layout::{Section, form_key, page, refusal},
+    layout::{Section, form_key, page, refusal_page},
     session::Session,
 };
 use crate::{
@@ -31,8 +31,8 @@ use crate::{
 pub(super) fn router() -> Router<Api> {
     Router::new()
         .route("/history", get(list))
-        .route("/history/{revision}", get(revision))
-        .route("/history/{revision}/rollback", get(preview).post(rollback))
+        .route("/history/{revision}", get(show_revision))
+        .route("/history/{revision}/rollback", get(preview_rollback).post(rollback))
 }
 
 async fn list(session: Session, State(api): State<Api>) -> Response {
@@ -70,10 +70,10 @@ async fn list(session: Session, State(api): State<Api>) -> Response {
 }
 
 /// The number of names of changed definitions that a row of the history shows before the user unfolds the list.
-const NAMES: usize = 3;
+const SHOWN_NAMES: usize = 3;
 
 pub(super) fn changed_names(names: &[String]) -> Markup {
-    let (first, rest) = names.split_at(names.len().min(NAMES));
+    let (first, rest) = names.split_at(names.len().min(SHOWN_NAMES));
     html! {
         (first.join(", "))
         @if !rest.is_empty() { details { summary { "and " (rest.len()) " more" } (rest.join(", ")) } }
@@ -102,21 +102,21 @@ struct CompareQuery {
     from: Option<u64>,
 }
 
-async fn revision(
+async fn show_revision(
     session: Session,
     State(api): State<Api>,
     Path(number): Path<u64>,
     Query(against): Query<CompareQuery>,
 ) -> Response {
-    match detail(&api, &session, number, against.from) {
+    match revision_content(&api, &session, number, against.from) {
         Ok(content) => page(&session, Section::History, &format!("Revision {number}"), content),
-        Err(error) => refusal(&session, Section::History, &error),
+        Err(error) => refusal_page(&session, Section::History, &error),
     }
 }
 
-fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Result<Markup, ApiError> {
+fn revision_content(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Result<Markup, ApiError> {
     let host = &api.sources.host;
-    let detail = views::detail(host, number, session.role)?;
+    let detail = views::revision_detail(host, number, session.role)?;
     let (revision, live) = (&detail.revision, host.table().revision());
     let revisions = host.history();
     let from = from.or_else(|| {
@@ -124,7 +124,7 @@ fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Resul
         earlier.filter(|earlier| *earlier < number).max()
     });
     let differences = match from {
-        Some(from) => Some(views::detail(host, from, session.role)?.compare(&detail)),
+        Some(from) => Some(views::revision_detail(host, from, session.role)?.compare(&detail)),
         None => None,
     };
     Ok(html! {
@@ -139,7 +139,7 @@ fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Resul
                 dd.mono { (hash) }
             }
             dt { "It has" }
-            dd { (count(revision.chains as u64, "chain")) " and " (count(revision.modules.len() as u64, "plugin")) }
+            dd { (count_text(revision.chains as u64, "chain")) " and " (count_text(revision.modules.len() as u64, "plugin")) }
         }
         @if session.may_change() && number != live {
             p.actions { a.button.danger href={ "/history/" (number) "/rollback" } { "Roll back to it…" } }
@@ -147,12 +147,12 @@ fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Resul
         h2 { "Differences" }
         (compare_with(&revisions, number, from))
         @match &differences {
-            Some(differences) => { (comparison(differences)) }
+            Some(differences) => { (comparison_section(differences)) }
             None => { p.notice { "No earlier revision is kept." } }
         }
         @if !revision.modules.is_empty() {
             h2 { "Modules" }
-            (modules(&revision.modules))
+            (modules_table(&revision.modules))
         }
         h2 { "Definitions" }
         @if detail.files.is_empty() { p.notice { "There are none." } }
@@ -181,7 +181,7 @@ fn compare_with(revisions: &[Revision], number: u64, from: Option<u64>) -> Marku
     }
 }
 
-fn modules(modules: &[RevisionModule]) -> Markup {
+fn modules_table(modules: &[RevisionModule]) -> Markup {
     html! {
         table.data {
             (headings(&[Text("Stage"), Text("Plugin"), Text("Module"), Text("Digest")]))
@@ -199,7 +199,7 @@ fn modules(modules: &[RevisionModule]) -> Markup {
     }
 }
 
-pub(super) fn comparison(comparison: &Comparison) -> Markup {
+pub(super) fn comparison_section(comparison: &Comparison) -> Markup {
     html! {
         @if comparison.modules.is_empty() && comparison.text.is_empty() {
             p.notice { "There are no differences." }
@@ -228,9 +228,9 @@ fn module_change(change: &ModuleChange) -> Markup {
     }
 }
 
-async fn preview(session: Session, State(api): State<Api>, Path(number): Path<u64>) -> Response {
+async fn preview_rollback(session: Session, State(api): State<Api>, Path(number): Path<u64>) -> Response {
     if !session.may_change() {
-        return refusal(&session, Section::History, &session.read_only_error());
+        return refusal_page(&session, Section::History, &session.read_only_error());
     }
     let host = &api.sources.host;
     let live = host.table().revision();
@@ -240,7 +240,7 @@ async fn preview(session: Session, State(api): State<Api>, Path(number): Path<u6
             let content = confirmation(&session, number, live, &differences);
             page(&session, Section::History, &title, content)
         }
-        Err(error) => refusal(&session, Section::History, &ApiError::from(error)),
+        Err(error) => refusal_page(&session, Section::History, &ApiError::from(error)),
     }
 }
 
@@ -252,7 +252,7 @@ fn confirmation(session: &Session, number: u64, live: u64, differences: &Compari
              modules change again."
         }
         h2 { "Differences from revision " (live) ", which is live" }
-        (comparison(differences))
+        (comparison_section(differences))
         form method="post" action={ "/history/" (number) "/rollback" } {
             (form_key(session))
             input type="hidden" name="live" value=(live);
@@ -280,10 +280,10 @@ async fn rollback(
         let error = ApiError::Conflict(format!(
             "revision {live} went live in the meantime; look at the differences again before you roll back"
         ));
-        return refusal(&session, Section::History, &error);
+        return refusal_page(&session, Section::History, &error);
     }
-    match changes::rolled_back(&api, Some(session.caller.clone()), number).await {
+    match changes::roll_back(&api, Some(session.caller.clone()), number).await {
         Ok(Json(revision)) => Redirect::to(&format!("/history/{}", revision.number)).into_response(),
-        Err(error) => refusal(&session, Section::History, &error),
+        Err(error) => refusal_page(&session, Section::History, &error),
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn page_with(
 }
 
 /// Returns a page that shows an error to this user. Its HTTP status is the one that the API sends for the same error.
-pub(super) fn refusal(session: &Session, section: Section, error: &ApiError) -> Response {
+pub(super) fn refusal_page(session: &Session, section: Section, error: &ApiError) -> Response {
     (
         error.status(),
         page(session, section, title_of(error), explanation(error)),
@@ -141,7 +141,7 @@ fn frame(title: &str, user: Option<(&Session, Section, &Overview)>, content: &Ma
                         (account(session))
                     }
                 }
-                @if let Some((_, _, overview)) = user { (alerts::bar(overview, Moment::now())) }
+                @if let Some((_, _, overview)) = user { (alerts::alert_bar(overview, Moment::now())) }
                 main #content tabindex="-1" {
                     h1 { (title) }
                     (content)

@@ -31,9 +31,9 @@ use super::{
     chains,
     components::{
         Column::{self, Number, Text},
-        Tone, badge, chip, duration, empty, headings, latency, number, object_name, relative, sparkline,
+        Tone, badge, chip, duration, empty_hint, headings, latency, number, object_name, relative_moment, sparkline,
     },
-    layout::{Section, page, refusal},
+    layout::{Section, page, refusal_page},
     session::Session,
 };
 use crate::{
@@ -49,24 +49,24 @@ const RATE_INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest time between two events with decisions. It leaves browsers time to render the decisions of each event.
 const GROUP_INTERVAL: Duration = Duration::from_millis(200);
 /// The maximum number of decisions in an event. If there are more, the oldest ones are skipped.
-const GROUP: usize = 100;
+const MAX_GROUP_SIZE: usize = 100;
 
 pub(super) fn router() -> Router<Api> {
     Router::new()
-        .route("/live", get(live))
-        .route("/live/events", get(events))
+        .route("/live", get(show_decisions))
+        .route("/live/events", get(stream_events))
 }
 
 /// Browsers also send the form's empty fields, which are ignored.
-fn read(text: Option<String>) -> Result<DecisionQuery, ApiError> {
-    let mut query: DecisionQuery = route::parameters("filter", &text.unwrap_or_default())?;
-    for text in texts(&mut query) {
+fn parse_query(text: Option<String>) -> Result<DecisionQuery, ApiError> {
+    let mut query: DecisionQuery = route::parse_parameters("filter", &text.unwrap_or_default())?;
+    for text in text_filters(&mut query) {
         *text = text.take().filter(|text| !text.trim().is_empty());
     }
     Ok(query)
 }
 
-fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
+fn text_filters(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
     let DecisionQuery {
         chain,
         stage,
@@ -93,15 +93,15 @@ fn address_with(query: &DecisionQuery, page: &str, before: Option<u64>) -> Strin
     }
 }
 
-async fn live(session: Session, State(api): State<Api>, RawQuery(query): RawQuery) -> Response {
+async fn show_decisions(session: Session, State(api): State<Api>, RawQuery(query): RawQuery) -> Response {
     match content(&session, &api, query).await {
         Ok(content) => page(&session, Section::Live, "Decisions", content),
-        Err(error) => refusal(&session, Section::Live, &error),
+        Err(error) => refusal_page(&session, Section::Live, &error),
     }
 }
 
 async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<Markup, ApiError> {
-    let query = read(query)?;
+    let query = parse_query(query)?;
     let list = decisions::list(api, session.role, &query).await?;
     let now = Moment::now();
     let newest = list.decisions.first().map_or(0, |decision| decision.id);
@@ -112,14 +112,14 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
                 Number("Duration"), Text("Why")
             ]))
             tbody data-part="decisions" {
-                @for decision in &list.decisions { (row(decision, false, now)) }
+                @for decision in &list.decisions { (decision_row(decision, false, now)) }
             }
         }
         @if list.decisions.is_empty() {
             @if address_with(&query, "/live", None) == "/live" {
-                (empty("No request has matched a chain yet. Decisions appear here as they are made.", "/applies", "See which chains match a request"))
+                (empty_hint("No request has matched a chain yet. Decisions appear here as they are made.", "/applies", "See which chains match a request"))
             } @else {
-                (empty("No decision matches these filters.", "/live", "Clear the filters"))
+                (empty_hint("No decision matches these filters.", "/live", "Clear the filters"))
             }
         }
         nav.actions aria-label="Older and newer decisions" {
@@ -134,7 +134,7 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
         } @else {
             live-decisions src=(address_with(&query, "/live/events", None)) after=(newest) {
                 p.actions data-part="controls" { noscript { "Reload the page to see new decisions." } }
-                (rates(api))
+                (rates_table(api))
                 (table)
             }
         }
@@ -218,7 +218,7 @@ fn chips(query: &DecisionQuery) -> Markup {
     let mut conditions = Vec::new();
     for (index, name) in names.into_iter().enumerate() {
         let mut rest = query.clone();
-        let removed = texts(&mut rest).into_iter().nth(index).and_then(Option::take);
+        let removed = text_filters(&mut rest).into_iter().nth(index).and_then(Option::take);
         conditions.extend(removed.map(|text| (format!("{name}: {text}"), rest)));
     }
     for verdict in &query.verdict {
@@ -243,34 +243,34 @@ pub(super) fn tone(verdict: DecisionVerdict) -> Tone {
 }
 
 /// Returns the address of a decision's page. It contains the id, because several decisions may have the same uid.
-fn address(decision: &DecisionRecord) -> String {
+fn decision_address(decision: &DecisionRecord) -> String {
     let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
     format!("/decisions/{uid}#decision-{}", decision.id)
 }
 
-pub(super) fn row(decision: &DecisionRecord, is_new: bool, now: Moment) -> Markup {
+pub(super) fn decision_row(decision: &DecisionRecord, is_new: bool, now: Moment) -> Markup {
     let object = object_name(decision.namespace.as_deref(), &decision.name);
     html! {
         tr.new[is_new] {
-            td.head.time { a href=(address(decision)) { (relative(decision.at, now)) } }
+            td.head.time { a href=(decision_address(decision)) { (relative_moment(decision.at, now)) } }
             td.head {
                 (badge(tone(decision.verdict), decision.verdict.as_str()))
                 @if would_be_denied(decision) { " " (badge(Tone::Warn, "denied in audit")) }
             }
             td.short data-label="Request" {
-                (decision.operation.as_str()) " " (kind(decision)) @if decision.dry_run { " (dry run)" }
+                (decision.operation.as_str()) " " (short_kind(decision)) @if decision.dry_run { " (dry run)" }
             }
             td.short data-label="Object" title=(object) { (object) }
             td.short data-label="User" title=(decision.user) { (decision.user) }
             td.number data-label="Duration" { (duration(decision.microseconds)) }
-            td.message.long data-label="Why" { (folded(&decision_reason(decision))) }
+            td.message.long data-label="Why" { (folded_message(&decision_reason(decision))) }
         }
     }
 }
 
 /// Returns the kind of the object with its group and version, such as `apps/v1/Deployment`. If the object has no
 /// `apiVersion`, `decision.kind` begins with a `/`, which is removed.
-pub(super) fn kind(decision: &DecisionRecord) -> &str {
+pub(super) fn short_kind(decision: &DecisionRecord) -> &str {
     decision.kind.trim_start_matches('/')
 }
 
@@ -280,10 +280,10 @@ fn would_be_denied(decision: &DecisionRecord) -> bool {
 }
 
 /// The size in bytes above which a message in the list is shortened. The user can unfold the whole message.
-const MESSAGE: usize = 240;
+const EXCERPT_LENGTH: usize = 240;
 
-fn folded(text: &str) -> Markup {
-    let cut = text.get(..text.floor_char_boundary(MESSAGE)).unwrap_or(text);
+fn folded_message(text: &str) -> Markup {
+    let cut = text.get(..text.floor_char_boundary(EXCERPT_LENGTH)).unwrap_or(text);
     let excerpt = cut.rsplit_once(' ').map_or(cut, |(words, _)| words);
     html! {
         @if cut.len() == text.len() { (text) }
@@ -310,11 +310,11 @@ fn decision_reason(decision: &DecisionRecord) -> String {
     notes.collect::<Vec<_>>().join("; ")
 }
 
-fn rates(api: &Api) -> Markup {
+fn rates_table(api: &Api) -> Markup {
     html! {
         table.data.chains {
             (headings(&[&[Text("Chain, in the last minute")], RATE_COLUMNS.as_slice()].concat()))
-            tbody data-part="chains" { (rates_rows(&latest_rates(&api.sources.host))) }
+            tbody data-part="chains" { (rate_rows(&latest_rates(&api.sources.host))) }
         }
     }
 }
@@ -338,7 +338,7 @@ pub(super) fn rate_cells(rates: Option<&ChainRates>) -> Markup {
         @match rates {
             Some(rates) => {
                 td.number data-label="Requests/s" {
-                    (sparkline(Tone::Plain, "Requests in the last minute", &rates.requests_series)) " " (rate(rates))
+                    (sparkline(Tone::Plain, "Requests in the last minute", &rates.requests_series)) " " (rate_text(rates))
                 }
                 (number("Changed", rates.changed, None))
                 (number("Denied", rates.denied, None))
@@ -354,7 +354,7 @@ pub(super) fn rate_cells(rates: Option<&ChainRates>) -> Markup {
     }
 }
 
-fn rates_rows(rates: &[ChainRates]) -> Markup {
+fn rate_rows(rates: &[ChainRates]) -> Markup {
     html! {
         @for chain in rates {
             tr {
@@ -369,18 +369,23 @@ fn rates_rows(rates: &[ChainRates]) -> Markup {
     }
 }
 
-fn rate(chain: &ChainRates) -> String {
+fn rate_text(chain: &ChainRates) -> String {
     #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
     let rate = chain.requests as f64 / chain.seconds.max(1.0);
     format!("{rate:.2}")
 }
 
-async fn events(session: Session, State(api): State<Api>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
-    let opened = read(query).and_then(|query| {
+async fn stream_events(
+    session: Session,
+    State(api): State<Api>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let opened = parse_query(query).and_then(|query| {
         Ok((
             query.filter()?,
             query.after,
-            decisions::follower(&api, session.caller.clone())?,
+            decisions::follower_permit(&api, session.caller.clone())?,
         ))
     });
     let (filter, after, permit) = match opened {
@@ -399,10 +404,10 @@ async fn events(session: Session, State(api): State<Api>, headers: HeaderMap, Ra
         session,
         api,
         ticks,
-        next: Instant::now(),
+        next_group_at: Instant::now(),
     };
     let events = stream::unfold(following, async |mut following| {
-        let event = following.event().await?;
+        let event = following.next_event().await?;
         Some((Ok::<_, Infallible>(event), following))
     });
     Sse::new(events).into_response()
@@ -414,7 +419,7 @@ struct FollowingPage {
     session: Session,
     api: Api,
     ticks: Interval,
-    next: Instant,
+    next_group_at: Instant,
 }
 
 #[derive(Default)]
@@ -425,22 +430,22 @@ struct DecisionGroup {
 
 impl FollowingPage {
     /// Returns `None` when the session has ended or the driver stops.
-    async fn event(&mut self) -> Option<Event> {
-        let next = self.next;
+    async fn next_event(&mut self) -> Option<Event> {
+        let next = self.next_group_at;
         let decisions = &mut self.decisions;
         let group = async {
             tokio::time::sleep_until(next).await;
-            DecisionGroup::take(decisions).await
+            DecisionGroup::take_available(decisions).await
         };
         tokio::select! {
             group = group => {
-                self.next = Instant::now() + GROUP_INTERVAL;
-                Some(group?.event())
+                self.next_group_at = Instant::now() + GROUP_INTERVAL;
+                Some(group?.into_event())
             }
             _ = self.ticks.tick() => {
                 let goes_on = self.session.is_current(&self.api) && !self.api.is_stopping();
                 goes_on.then(|| {
-                    let rows = rates_rows(&latest_rates(&self.api.sources.host));
+                    let rows = rate_rows(&latest_rates(&self.api.sources.host));
                     Event::default().event("chains").data(json!(rows.into_string()).to_string())
                 })
             }
@@ -450,7 +455,7 @@ impl FollowingPage {
 
 impl DecisionGroup {
     /// Waits for the next decision, and returns it with all decisions that have arrived by then.
-    async fn take(decisions: &mut DecisionStream) -> Option<Self> {
+    async fn take_available(decisions: &mut DecisionStream) -> Option<Self> {
         let mut group = Self::default();
         group.add(decisions.next().await?);
         while let Some(Some(followed)) = decisions.next().now_or_never() {
@@ -465,15 +470,16 @@ impl DecisionGroup {
             StreamItem::Missed(missed) => self.missed += missed,
             _ => {}
         }
-        if self.decisions.len() > GROUP {
+        if self.decisions.len() > MAX_GROUP_SIZE {
             self.decisions.pop_front();
             self.missed += 1;
         }
     }
 
-    fn event(self) -> Event {
+    fn into_event(self) -> Event {
         let now = Moment::now();
-        let rows = html! { @for decision in self.decisions.iter().rev() { (row(&decision.record(), true, now)) } };
+        let rows =
+            html! { @for decision in self.decisions.iter().rev() { (decision_row(&decision.record(), true, now)) } };
         let data = json!({"rows": rows.into_string(), "missed": self.missed});
         let event = Event::default().event("decisions").data(data.to_string());
         match self.decisions.back() {

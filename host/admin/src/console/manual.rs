@@ -48,15 +48,15 @@ const PAGES: &[ManualPage] = pages! {
 };
 
 /// The pages as HTML, rendered when the first page is requested.
-static TEXTS: LazyLock<Vec<ManualText>> =
-    LazyLock::new(|| PAGES.iter().map(|page| ManualText::read(page.text)).collect());
+static PAGE_TEXTS: LazyLock<Vec<ManualText>> =
+    LazyLock::new(|| PAGES.iter().map(|page| ManualText::parse(page.text)).collect());
 
-const MOST_FOUND: usize = 100;
+const MAX_RESULTS: usize = 100;
 
 pub(super) fn router() -> Router<Api> {
     Router::new()
-        .route("/docs", get(contents))
-        .route("/docs/{page}", get(manual_page))
+        .route("/docs", get(show_contents))
+        .route("/docs/{page}", get(show_page))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -65,7 +65,7 @@ struct Search {
     q: String,
 }
 
-async fn contents(session: Session, Query(search): Query<Search>) -> Response {
+async fn show_contents(session: Session, Query(search): Query<Search>) -> Response {
     let query = search.q.trim();
     let content = html! {
         form.filters method="get" action="/docs" role="search" {
@@ -73,16 +73,16 @@ async fn contents(session: Session, Query(search): Query<Search>) -> Response {
             button type="submit" { "Search" }
         }
         @if query.is_empty() {
-            article.manual { (PreEscaped(ManualText::read(SUMMARY).html)) }
+            article.manual { (PreEscaped(ManualText::parse(SUMMARY).html)) }
         } @else {
-            (results(&find(query)))
+            (results_list(&search_manual(query)))
         }
     };
     page(&session, Section::Manual, "Manual", content)
 }
 
-async fn manual_page(session: Session, Path(name): Path<String>) -> Response {
-    let Some((_, text)) = PAGES.iter().zip(&*TEXTS).find(|(page, _)| page.name == name) else {
+async fn show_page(session: Session, Path(name): Path<String>) -> Response {
+    let Some((_, text)) = PAGES.iter().zip(&*PAGE_TEXTS).find(|(page, _)| page.name == name) else {
         let reply = page(&session, Section::Manual, "Not found", not_found());
         return (StatusCode::NOT_FOUND, reply).into_response();
     };
@@ -93,7 +93,7 @@ async fn manual_page(session: Session, Path(name): Path<String>) -> Response {
     page(&session, Section::Manual, &text.title, content)
 }
 
-fn results(sections: &[FoundSection]) -> Markup {
+fn results_list(sections: &[FoundSection]) -> Markup {
     html! {
         @if sections.is_empty() { p { "No section has all of these words." } }
         ul.manual-results {
@@ -116,14 +116,14 @@ struct FoundSection {
 }
 
 /// Returns the sections that contain all words of the query in any case, first those with all words in their titles.
-fn find(query: &str) -> Vec<FoundSection> {
+fn search_manual(query: &str) -> Vec<FoundSection> {
     let query = query.to_lowercase();
     let has_all = |text: &str| {
         let text = text.to_lowercase();
         query.split_whitespace().all(|word| text.contains(word))
     };
     let mut sections = Vec::new();
-    for (page, text) in PAGES.iter().zip(&*TEXTS) {
+    for (page, text) in PAGES.iter().zip(&*PAGE_TEXTS) {
         let ends = text.sections.iter().skip(1).map(|section| section.start);
         for (section, end) in text.sections.iter().zip(ends.chain([page.text.len()])) {
             if page.text.get(section.start..end).is_some_and(has_all) {
@@ -137,7 +137,7 @@ fn find(query: &str) -> Vec<FoundSection> {
         }
     }
     sections.sort_by_key(|section| !has_all(&section.title));
-    sections.truncate(MOST_FOUND);
+    sections.truncate(MAX_RESULTS);
     sections
 }
 
@@ -157,7 +157,7 @@ struct ManualSection {
 
 impl ManualText {
     /// Renders Markdown. Headings get the same anchors as on GitHub and in mdBook.
-    fn read(markdown: &str) -> Self {
+    fn parse(markdown: &str) -> Self {
         let mut this = Self::default();
         let mut anchors = HashMap::new();
         let mut events = Vec::new();
@@ -201,7 +201,7 @@ impl ManualText {
                     dest_url,
                     title,
                     id,
-                }) => match address(&dest_url) {
+                }) => match link_address(&dest_url) {
                     Some(address) => events.push(Event::Start(Tag::Link {
                         link_type,
                         dest_url: address.into_owned().into(),
@@ -251,7 +251,7 @@ fn anchor(title: &str, earlier: &mut HashMap<String, usize>) -> String {
 }
 
 /// Returns the address at which the console serves the target of a link; `None` if the program does not contain it.
-fn address(target: &str) -> Option<Cow<'_, str>> {
+fn link_address(target: &str) -> Option<Cow<'_, str>> {
     if target.contains("://") || target.starts_with('#') {
         return Some(target.into());
     }
@@ -281,7 +281,7 @@ mod tests {
     fn links_between_pages_lead_to_existing_anchors() {
         let pages: HashMap<_, _> = PAGES
             .iter()
-            .map(|page| (page.name, ManualText::read(page.text)))
+            .map(|page| (page.name, ManualText::parse(page.text)))
             .collect();
         for (name, text) in &pages {
             assert!(!text.title.is_empty(), "{name}");
@@ -299,19 +299,19 @@ mod tests {
 
     #[test]
     fn a_search_finds_the_sections_with_all_words() {
-        let sections = find("signed MODULES");
+        let sections = search_manual("signed MODULES");
         assert!(
             sections.iter().any(|section| section.page == "configuration"),
             "{sections:?}"
         );
-        assert!(find("signed xyzzy").is_empty());
-        let titled = &find("vocabulary")[0];
+        assert!(search_manual("signed xyzzy").is_empty());
+        let titled = &search_manual("vocabulary")[0];
         assert_eq!((titled.page, &*titled.title), ("vocabulary", "Vocabulary"));
     }
 
     #[test]
     fn links_from_the_manual_to_other_files_and_images_become_text() {
-        let text = ManualText::read("# T\n\n## A `b`\n\n[x](../a.rs) [y](tls.md#a-b) ![z](z.png)\n\n## A b\n");
+        let text = ManualText::parse("# T\n\n## A `b`\n\n[x](../a.rs) [y](tls.md#a-b) ![z](z.png)\n\n## A b\n");
         assert_eq!(
             text.html,
             "<h2 id=\"a-b\">A <code>b</code></h2>\n<p>x <a href=\"/docs/tls#a-b\">y</a> z</p>\n<h2 id=\"a-b-1\">A b</h2>\n"

@@ -12,7 +12,7 @@ const FIELDS: [(&str, &str); 4] = [
     ("oldObject", "old_object"),
 ];
 
-pub(super) fn problems(error: &ApiError) -> Markup {
+pub(super) fn problems_notice(error: &ApiError) -> Markup {
     let mistakes = match error {
         ApiError::CannotEvaluate(mistakes) => mistakes.as_slice(),
         _ => &[],
@@ -21,16 +21,20 @@ pub(super) fn problems(error: &ApiError) -> Markup {
         div.notice.bad role="alert" {
             @match mistakes {
                 [] => { p { (error) } }
-                [mistake] => { p { (with_link(mistake)) } }
-                mistakes => { ul { @for mistake in mistakes { li { (with_link(mistake)) } } } }
+                [mistake] => { p { (mistake_link(mistake)) } }
+                mistakes => { ul { @for mistake in mistakes { li { (mistake_link(mistake)) } } } }
             }
         }
     }
 }
 
-fn with_link(mistake: &str) -> Markup {
+fn mistake_link(mistake: &str) -> Markup {
     match MistakePosition::parse(mistake) {
-        Some(MistakePosition { field, line, rest }) => html! {
+        Some(MistakePosition {
+            field,
+            line,
+            message: rest,
+        }) => html! {
             a href={ "#" (field) } data-editor=(field) data-line=(line) title=(rest) { (field_label(field)) ", line " (line) }
             ": " (rest)
         },
@@ -51,7 +55,7 @@ fn field_label(field: &str) -> &'static str {
 struct MistakePosition<'a> {
     field: &'static str,
     line: u32,
-    rest: &'a str,
+    message: &'a str,
 }
 
 impl<'a> MistakePosition<'a> {
@@ -65,7 +69,7 @@ impl<'a> MistakePosition<'a> {
         let position = Self {
             field,
             line: line.parse().ok()?,
-            rest,
+            message: rest,
         };
         parts.next().is_none().then_some(position)
     }
@@ -77,7 +81,13 @@ mod tests {
 
     #[test]
     fn only_mistakes_with_a_position_in_a_form_field_become_links() {
-        let position = |field, line, rest| Some(MistakePosition { field, line, rest });
+        let position = |field, line, rest| {
+            Some(MistakePosition {
+                field,
+                line,
+                message: rest,
+            })
+        };
         for (mistake, expected) in [
             (
                 "chain:9:7: spec.a: missing",

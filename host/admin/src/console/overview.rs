@@ -7,14 +7,14 @@ use axum::{Router, extract::State, response::Response, routing::get};
 use maud::{Markup, html};
 
 use super::{
-    chains::{chain_table, urgency, with_rates},
+    chains::{chain_table, chains_with_rates, urgency},
     components::{
         Column::{Number, Text},
-        NO_NUMBER, Tone, empty, headings, latency, relative, sparkline,
+        NO_NUMBER, Tone, empty_hint, headings, latency, relative_moment, sparkline,
     },
     history::{changed_names, made_by},
-    layout::{Section, page, refusal},
-    live::{latest_rates, row},
+    layout::{Section, page, refusal_page},
+    live::{decision_row, latest_rates},
     session::Session,
 };
 use crate::{
@@ -23,18 +23,18 @@ use crate::{
     error::ApiError,
 };
 
-const CHAINS: usize = 8;
-const REVISIONS: usize = 5;
-const DENIALS: usize = 5;
+const SHOWN_CHAINS: usize = 8;
+const SHOWN_REVISIONS: usize = 5;
+const SHOWN_DENIALS: usize = 5;
 
 pub(super) fn router() -> Router<Api> {
-    Router::new().route("/", get(overview))
+    Router::new().route("/", get(show_overview))
 }
 
-async fn overview(session: Session, State(api): State<Api>) -> Response {
+async fn show_overview(session: Session, State(api): State<Api>) -> Response {
     match content(&session, &api).await {
         Ok(content) => page(&session, Section::Overview, "Overview", content),
-        Err(error) => refusal(&session, Section::Overview, &error),
+        Err(error) => refusal_page(&session, Section::Overview, &error),
     }
 }
 
@@ -42,23 +42,23 @@ async fn content(session: &Session, api: &Api) -> Result<Markup, ApiError> {
     let (host, now) = (&api.sources.host, Moment::now());
     let refused = DecisionQuery {
         verdict: vec!["refused".to_owned()],
-        limit: Some(DENIALS),
+        limit: Some(SHOWN_DENIALS),
         ..DecisionQuery::default()
     };
     let denials = decisions::list(api, session.role, &refused).await?.decisions;
     Ok(html! {
         (cards(&host.traffic()))
         h2 { "Chains" }
-        (chains(host))
+        (chains_section(host))
         h2 { "Last refusals" }
         @if denials.is_empty() {
-            (empty("No request was refused.", "/live", "Show all decisions"))
+            (empty_hint("No request was refused.", "/live", "Show all decisions"))
         } @else {
-            table.data.live { tbody { @for denial in &denials { (row(denial, false, now)) } } }
+            table.data.live { tbody { @for denial in &denials { (decision_row(denial, false, now)) } } }
             p { a href="/live?verdict=denied&verdict=failed&verdict=deadline&verdict=dry-run" { "All refusals" } }
         }
         h2 { "Last changes" }
-        (changes(host, now))
+        (changes_table(host, now))
     })
 }
 
@@ -85,7 +85,7 @@ fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
                     (sparkline(tone, &format!("{name} by the minute in the last hour"), &values))
                     @if has_before && figure != NO_NUMBER {
                         span.trend {
-                            (change(number(&before.total), number(&last.total))) " the hour before (" (shown(number(&before.total))) ")"
+                            (change_text(number(&before.total), number(&last.total))) " the hour before (" (shown(number(&before.total))) ")"
                         }
                     }
                 }
@@ -96,7 +96,7 @@ fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
 }
 
 /// Compares a number with an earlier one, in words such as `12 % more than`.
-fn change(before: u64, now: u64) -> String {
+fn change_text(before: u64, now: u64) -> String {
     let percent = |part: u64| part.saturating_mul(100) / before.max(1);
     match (before, now) {
         (before, now) if before == now => "the same as".to_owned(),
@@ -107,33 +107,33 @@ fn change(before: u64, now: u64) -> String {
     }
 }
 
-fn chains(host: &Host) -> Markup {
+fn chains_section(host: &Host) -> Markup {
     let (status, rates) = (host.status(), latest_rates(host));
-    let mut chains = with_rates(&status, &rates);
+    let mut chains = chains_with_rates(&status, &rates);
     chains.sort_by_cached_key(|chain| Reverse(urgency(chain)));
-    let left_out = chains.len().saturating_sub(CHAINS);
+    let left_out = chains.len().saturating_sub(SHOWN_CHAINS);
     html! {
         @if chains.is_empty() {
-            (empty(
+            (empty_hint(
                 "No chain is live: every request passes unchanged. Write a definition and apply it.",
                 "/playground", "Write a chain in the playground"
             ))
         } @else {
-            (chain_table(chains.get(..CHAINS).unwrap_or(&chains)))
+            (chain_table(chains.get(..SHOWN_CHAINS).unwrap_or(&chains)))
             @if left_out > 0 { p { a href="/chains" { "All chains, " (left_out) " more" } } }
         }
     }
 }
 
-fn changes(host: &Host, now: Moment) -> Markup {
+fn changes_table(host: &Host, now: Moment) -> Markup {
     html! {
         table.data {
             (headings(&[Number("Revision"), Text("When"), Text("Made by"), Text("Changed")]))
             tbody {
-                @for (revision, changed) in host.revision_changes(REVISIONS) {
+                @for (revision, changed) in host.revision_changes(SHOWN_REVISIONS) {
                     tr {
                         th.number scope="row" data-label="Revision" { a href={ "/history/" (revision.number) } { (revision.number) } }
-                        td data-label="When" { (relative(revision.at, now)) }
+                        td data-label="When" { (relative_moment(revision.at, now)) }
                         td data-label="Made by" { (made_by(&revision)) }
                         td.long data-label="Changed" { (changed_names(&changed)) }
                     }
@@ -157,7 +157,7 @@ mod tests {
             (100, 0, "100 % less than"),
             (8, 7, "12 % less than"),
         ] {
-            assert_eq!(change(before, now), expected, "{before} {now}");
+            assert_eq!(change_text(before, now), expected, "{before} {now}");
         }
     }
 }

@@ -19,16 +19,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    applies::operation,
+    applies::operation_select,
     assets,
-    components::{LONGEST_TEXT, Tone, badge, duration, yaml},
+    components::{MAX_SHOWN_TEXT, Tone, badge, duration, yaml},
     decision::{expectation, timeline},
     diff::side_by_side,
-    form::{ChangeForm, names},
+    form::{ChangeForm, split_names},
     http_text,
-    layout::{Section, form_key, page, refusal},
+    layout::{Section, form_key, page, refusal_page},
     live::tone,
-    mistakes::problems,
+    mistakes::problems_notice,
     session::Session,
 };
 use crate::{
@@ -37,7 +37,7 @@ use crate::{
     config::AdminRole,
     decisions, described_requests,
     error::ApiError,
-    route::LARGE_BODY,
+    route::LARGE_BODY_LIMIT,
     v1::evaluate::{evaluate_described, evaluate_request},
 };
 
@@ -49,7 +49,7 @@ pub(super) fn router() -> Router<Api> {
 
 /// The name of the edited chain in error messages, such as `chain:9:7: spec.stages: missing`. A script on the page uses
 /// such a message to mark the line with the mistake.
-const NAME: &str = "chain";
+const DEFINITION_FILE_NAME: &str = "chain";
 
 const EXAMPLE_CHAIN: &str = r#"apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -101,12 +101,12 @@ struct PlaygroundFields {
 
 impl PlaygroundFields {
     async fn evaluate(&self, api: &Api, session: &Session) -> Result<EvaluationResult, ApiError> {
-        let (request, caller) = (self.request()?, Some(session.caller.clone()));
+        let (request, caller) = (self.build_request()?, Some(session.caller.clone()));
         match &api.sources.dialect {
             Some(dialect) if http_text::is_http(&self.object) => {
                 let mut described = http_text::read(dialect.as_ref(), &self.object)?;
                 described.user.username = self.user.trim().to_owned();
-                described.user.groups = names(&self.groups);
+                described.user.groups = split_names(&self.groups);
                 let other_fields = [&self.operation, &self.resource, &self.namespace, &self.old_object];
                 if other_fields.iter().any(|text| !text.trim().is_empty()) {
                     return Err(ApiError::CannotEvaluate(vec![
@@ -119,14 +119,14 @@ impl PlaygroundFields {
         }
     }
 
-    fn request(&self) -> Result<EvaluateRequest, ApiError> {
+    fn build_request(&self) -> Result<EvaluateRequest, ApiError> {
         let non_empty = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let object = |text: &str| non_empty(text).map(|_| Value::from(text));
         Ok(EvaluateRequest {
             definitions: Some(self.definitions.clone()),
-            name: Some(NAME.to_owned()),
+            name: Some(DEFINITION_FILE_NAME.to_owned()),
             chain: None,
-            settings: self.settings()?,
+            settings: self.parse_settings()?,
             call_webhooks: self.webhooks,
             request: DescribedRequest {
                 object: object(&self.object),
@@ -135,17 +135,17 @@ impl PlaygroundFields {
                 resource: non_empty(&self.resource),
                 namespace: non_empty(&self.namespace),
                 user: non_empty(&self.user),
-                groups: names(&self.groups),
+                groups: split_names(&self.groups),
                 ..DescribedRequest::default()
             },
         })
     }
 
-    fn settings(&self) -> Result<BTreeMap<String, Value>, ApiError> {
+    fn parse_settings(&self) -> Result<BTreeMap<String, Value>, ApiError> {
         if self.settings.trim().is_empty() {
             return Ok(BTreeMap::new());
         }
-        match described_requests::value("settings", &Value::from(self.settings.as_str()))? {
+        match described_requests::parse_value("settings", &Value::from(self.settings.as_str()))? {
             Value::Object(settings) => Ok(settings.into_iter().collect()),
             _ => Err(ApiError::CannotEvaluate(vec![
                 "settings:1:1: not an object; write the name of a stage, and below it the settings of its plugin"
@@ -165,21 +165,21 @@ struct PlaygroundQuery {
 }
 
 async fn show(session: Session, State(api): State<Api>, Query(beginning): Query<PlaygroundQuery>) -> Response {
-    match beginning.fields(&api, &session).await {
+    match beginning.build_fields(&api, &session).await {
         Ok(fields) => page(
             &session,
             Section::Playground,
             "Playground",
             content(&session, &fields, &html! {}),
         ),
-        Err(error) => refusal(&session, Section::Playground, &error),
+        Err(error) => refusal_page(&session, Section::Playground, &error),
     }
 }
 
 impl PlaygroundQuery {
     /// Returns the initial content of the form. If the log does not have a request of the chain with its objects, the
     /// form contains an example request.
-    async fn fields(self, api: &Api, session: &Session) -> Result<PlaygroundFields, ApiError> {
+    async fn build_fields(self, api: &Api, session: &Session) -> Result<PlaygroundFields, ApiError> {
         let dialect = api.sources.dialect.as_deref();
         let example = dialect.and_then(|dialect| http_text::write(dialect, None));
         let chain = match self.chain {
@@ -243,10 +243,10 @@ async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<O
             .and_then(|(dialect, parsed_review)| http_text::write(dialect, Some(&parsed_review.request)));
         http.or_else(|| Some(yaml(&review)))
     });
-    Ok(text.filter(|text| text.len() <= LONGEST_TEXT))
+    Ok(text.filter(|text| text.len() <= MAX_SHOWN_TEXT))
 }
 
-fn review(request: &Request) -> Value {
+fn review_json(request: &Request) -> Value {
     serde_json::from_slice(&write_review(ReviewVersion::V1, request)).unwrap_or_default()
 }
 
@@ -269,10 +269,10 @@ fn content(session: &Session, fields: &PlaygroundFields, outcome: &Markup) -> Ma
                         (editor("settings", "Settings in place of those in the chain, by stage", &fields.settings, 5))
                     }
                 }
-                details.more open[has_more(fields)] {
+                details.more open[has_optional_fields(fields)] {
                     summary { "More of the request" }
                     div.filters {
-                        (operation(&fields.operation))
+                        (operation_select(&fields.operation))
                         label { "Resource" input name="resource" value=(fields.resource) placeholder="guessed from the kind" spellcheck="false"; }
                         label { "Namespace" input name="namespace" value=(fields.namespace) spellcheck="false"; }
                         label { "User" input name="user" value=(fields.user) spellcheck="false"; }
@@ -295,7 +295,7 @@ fn content(session: &Session, fields: &PlaygroundFields, outcome: &Markup) -> Ma
     }
 }
 
-fn has_more(fields: &PlaygroundFields) -> bool {
+fn has_optional_fields(fields: &PlaygroundFields) -> bool {
     let more = [
         &fields.operation,
         &fields.resource,
@@ -322,12 +322,12 @@ fn editor(name: &str, label: &str, text: &str, rows: u8) -> Markup {
 
 async fn run(
     State(api): State<Api>,
-    ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,
+    ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY_LIMIT>,
 ) -> Response {
     let result = fields.evaluate(&api, &session).await;
     let (status, outcome) = match &result {
-        Ok(evaluated) => (http::StatusCode::OK, outcome(evaluated)),
-        Err(error) => (error.status(), problems(error)),
+        Ok(evaluated) => (http::StatusCode::OK, outcome_section(evaluated)),
+        Err(error) => (error.status(), problems_notice(error)),
     };
     if fields.outcome {
         return (status, Html(outcome.into_string())).into_response();
@@ -341,7 +341,7 @@ async fn run(
     (status, page).into_response()
 }
 
-fn outcome(evaluated: &EvaluationResult) -> Markup {
+fn outcome_section(evaluated: &EvaluationResult) -> Markup {
     let decision = &evaluated.decision;
     // A script in the page offers completions while the user types settings. It takes them from these schemas.
     let schemas = serde_json::to_string(&evaluated.settings_schemas).unwrap_or_default();
@@ -375,9 +375,9 @@ fn object_text(object: Option<&Object>) -> String {
 
 async fn test_case(
     State(api): State<Api>,
-    ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,
+    ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY_LIMIT>,
 ) -> Response {
-    let saved = async { case(&fields, &fields.evaluate(&api, &session).await?) };
+    let saved = async { test_case_yaml(&fields, &fields.evaluate(&api, &session).await?) };
     match saved.await {
         Ok(text) => {
             let headers = [
@@ -391,14 +391,14 @@ async fn test_case(
                 &session,
                 Section::Playground,
                 "Playground",
-                content(&session, &fields, &problems(&error)),
+                content(&session, &fields, &problems_notice(&error)),
             );
             (error.status(), page).into_response()
         }
     }
 }
 
-fn case(fields: &PlaygroundFields, evaluated: &EvaluationResult) -> Result<String, ApiError> {
+fn test_case_yaml(fields: &PlaygroundFields, evaluated: &EvaluationResult) -> Result<String, ApiError> {
     let decision = &evaluated.decision;
     let mut request = json!({});
     let mut set = |name: &str, value: Value| {
@@ -406,10 +406,10 @@ fn case(fields: &PlaygroundFields, evaluated: &EvaluationResult) -> Result<Strin
             request.insert(name.to_owned(), value);
         }
     };
-    let text = |value: &str| described_requests::value("object", &Value::from(value));
+    let text = |value: &str| described_requests::parse_value("object", &Value::from(value));
     let object = match fields.object.trim() {
         "" => None,
-        http if http_text::is_http(http) => Some(review(&evaluated.request)),
+        http if http_text::is_http(http) => Some(review_json(&evaluated.request)),
         _ => Some(text(&fields.object)?),
     };
     match object {
@@ -430,7 +430,7 @@ fn case(fields: &PlaygroundFields, evaluated: &EvaluationResult) -> Result<Strin
                     set(name, value.trim().into());
                 }
             }
-            let groups = names(&fields.groups);
+            let groups = split_names(&fields.groups);
             if !fields.user.trim().is_empty() || !groups.is_empty() {
                 set("user", json!({"username": fields.user.trim(), "groups": groups}));
             }

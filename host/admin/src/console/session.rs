@@ -27,9 +27,9 @@ use crate::{
     error::ApiError,
 };
 
-pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
+pub(super) const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// The maximum number of sessions of one token. A session beyond it ends the token's oldest session.
-const MOST_SESSIONS: usize = 128;
+const MAX_SESSIONS: usize = 128;
 
 /// The user who sent a request. As an extractor, it replies to unauthenticated clients with the sign-in page.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Session {
             return true;
         };
         let session = api.sessions.find(id);
-        session.is_some_and(|session| api.access.holder(&session.token).is_some())
+        session.is_some_and(|session| api.access.caller_of_token(&session.token).is_some())
     }
 }
 
@@ -71,44 +71,44 @@ pub(super) struct SessionId(String);
 pub(crate) struct Sessions {
     /// The sessions by the digests of their ids. The time of a lookup depends on the digest, so it tells an attacker
     /// nothing about the id itself.
-    signed_in: Mutex<HashMap<Digest, SignedIn>>,
+    sessions_by_id: Mutex<HashMap<Digest, StoredSession>>,
     form_key: Arc<str>,
 }
 
 #[derive(Clone, Debug)]
-struct SignedIn {
+struct StoredSession {
     /// The digest of the token. Every request looks it up again, so the session ends when the token is revoked.
     token: TokenDigest,
     holder: Caller,
     form_key: Arc<str>,
-    until: Instant,
+    expires_at: Instant,
 }
 
 impl Sessions {
     pub(crate) fn new() -> Self {
         Self {
-            signed_in: Mutex::default(),
+            sessions_by_id: Mutex::default(),
             // If there are no random numbers, the key is empty, and the console then accepts no forms.
-            form_key: random().unwrap_or_default().into(),
+            form_key: random_key().unwrap_or_default().into(),
         }
     }
 
     pub(super) fn begin(&self, token: TokenDigest, holder: Caller) -> Result<SessionId, ApiError> {
         let no_random = || ApiError::Unavailable("there are no random numbers".to_owned());
-        let id = SessionId(random().ok_or_else(no_random)?);
+        let id = SessionId(random_key().ok_or_else(no_random)?);
         let now = Instant::now();
-        let session = SignedIn {
+        let session = StoredSession {
             token,
             holder,
-            form_key: random().ok_or_else(no_random)?.into(),
-            until: now + LIFETIME,
+            form_key: random_key().ok_or_else(no_random)?.into(),
+            expires_at: now + SESSION_LIFETIME,
         };
-        let mut sessions = self.signed_in.lock();
-        sessions.retain(|_, session| session.until > now);
+        let mut sessions = self.sessions_by_id.lock();
+        sessions.retain(|_, session| session.expires_at > now);
         let holder_sessions = || sessions.iter().filter(|(_, other)| other.holder == session.holder);
-        if holder_sessions().count() >= MOST_SESSIONS
+        if holder_sessions().count() >= MAX_SESSIONS
             && let Some(oldest) = holder_sessions()
-                .min_by_key(|(_, other)| other.until)
+                .min_by_key(|(_, other)| other.expires_at)
                 .map(|(id, _)| *id)
         {
             sessions.remove(&oldest);
@@ -118,18 +118,18 @@ impl Sessions {
     }
 
     pub(super) fn end(&self, id: &SessionId) {
-        self.signed_in.lock().remove(&id.digest());
+        self.sessions_by_id.lock().remove(&id.digest());
     }
 
-    fn find(&self, id: &SessionId) -> Option<SignedIn> {
-        let session = self.signed_in.lock().get(&id.digest()).cloned()?;
-        (session.until > Instant::now()).then_some(session)
+    fn find(&self, id: &SessionId) -> Option<StoredSession> {
+        let session = self.sessions_by_id.lock().get(&id.digest()).cloned()?;
+        (session.expires_at > Instant::now()).then_some(session)
     }
 }
 
 impl SessionId {
     fn digest(&self) -> Digest {
-        Digest::of(&self.0)
+        Digest::of_bytes(&self.0)
     }
 
     fn from_cookie(head: &Parts) -> Option<Self> {
@@ -145,11 +145,11 @@ impl SessionId {
 
     /// Scripts cannot read the cookie, and browsers send it only with requests of this site's pages.
     pub(super) fn cookie(&self, head: &Parts) -> (http::HeaderName, HeaderValue) {
-        cookie(head, &self.0, LIFETIME)
+        cookie(head, &self.0, SESSION_LIFETIME)
     }
 }
 
-pub(super) fn forget(head: &Parts) -> (http::HeaderName, HeaderValue) {
+pub(super) fn expired_cookie(head: &Parts) -> (http::HeaderName, HeaderValue) {
     cookie(head, "", Duration::ZERO)
 }
 
@@ -175,7 +175,7 @@ fn is_tls(head: &Parts) -> bool {
 }
 
 /// Returns 256 random bits as text; `None` if the operating system provides none.
-fn random() -> Option<String> {
+fn random_key() -> Option<String> {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).ok()?;
     Some(hex::encode(bytes))
@@ -198,7 +198,7 @@ pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Re
     if let Some(id) = &id
         && let Some(session) = api.sessions.find(id)
     {
-        let Some((caller, role)) = api.access.holder(&session.token) else {
+        let Some((caller, role)) = api.access.caller_of_token(&session.token) else {
             return Err(Box::new(sign_in::require_sign_in(head, SignInReason::Revoked)));
         };
         return Ok(Session {
@@ -232,14 +232,14 @@ mod tests {
 
     fn begin(sessions: &Sessions, holder: &str) -> SessionId {
         let caller = Caller::Token(holder.into());
-        sessions.begin(TokenDigest::of(holder), caller).unwrap()
+        sessions.begin(TokenDigest::of_token(holder), caller).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_after_its_lifetime() {
         let sessions = Sessions::new();
         let id = begin(&sessions, "a");
-        tokio::time::advance(LIFETIME - Duration::from_secs(1)).await;
+        tokio::time::advance(SESSION_LIFETIME - Duration::from_secs(1)).await;
         assert!(sessions.find(&id).is_some());
         let later = begin(&sessions, "a");
         tokio::time::advance(Duration::from_secs(2)).await;
@@ -254,14 +254,14 @@ mod tests {
         let sessions = Sessions::new();
         let other = begin(&sessions, "b");
         let mut ids = Vec::new();
-        for _ in 0..=MOST_SESSIONS {
+        for _ in 0..=MAX_SESSIONS {
             ids.push(begin(&sessions, "a"));
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         assert!(sessions.find(&other).is_some());
         assert!(sessions.find(&ids[0]).is_none());
         assert!(sessions.find(&ids[1]).is_some());
-        assert_eq!(sessions.signed_in.lock().len(), MOST_SESSIONS + 1);
+        assert_eq!(sessions.sessions_by_id.lock().len(), MAX_SESSIONS + 1);
         assert_ne!(ids[1], ids[2]);
     }
 
@@ -300,6 +300,12 @@ mod tests {
             id.cookie(&head(&[], true)).1,
             format!("__Host-admittance=a; {common}; Secure")
         );
-        assert!(forget(&head(&[], false)).1.to_str().unwrap().contains("Max-Age=0"));
+        assert!(
+            expired_cookie(&head(&[], false))
+                .1
+                .to_str()
+                .unwrap()
+                .contains("Max-Age=0")
+        );
     }
 }

@@ -14,13 +14,13 @@ use serde::Deserialize;
 
 use super::{
     form, layout,
-    session::{self, LIFETIME},
+    session::{self, SESSION_LIFETIME},
 };
 use crate::{
     Api,
     access::{self, AccessDenied, log_refusal},
     config::AdminRole,
-    route::{self, SMALL_BODY},
+    route::{self, SMALL_BODY_LIMIT},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) enum SignInReason {
 
 pub(super) fn router() -> Router<Api> {
     Router::new()
-        .route("/sign-in", get(page).post(sign_in))
+        .route("/sign-in", get(show_sign_in).post(sign_in))
         .route("/sign-out", post(sign_out))
 }
 
@@ -48,14 +48,14 @@ struct SignIn {
     next: String,
 }
 
-async fn page(State(api): State<Api>, request: Request<Body>) -> Response {
+async fn show_sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
     let (head, _) = request.into_parts();
     if !api.access.has_tokens() {
         return Redirect::to("/").into_response();
     }
     let query = head.uri.query().unwrap_or_default();
-    let next = route::parameters::<SignIn>("query", query).map_or_else(|_| String::new(), |query| query.next);
-    layout::plain_page("Sign in", &form_of(SignInReason::First, &next)).into_response()
+    let next = route::parse_parameters::<SignIn>("query", query).map_or_else(|_| String::new(), |query| query.next);
+    layout::plain_page("Sign in", &sign_in_form(SignInReason::First, &next)).into_response()
 }
 
 async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
@@ -63,16 +63,16 @@ async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
     if let Err(denied) = access::check_own_page(&head, true) {
         return refuse(&head, &denied);
     }
-    let text = form::text(&head, body, SMALL_BODY).await;
-    let SignIn { token, next } = match text.and_then(|text| route::parameters("form", &text)) {
+    let text = form::read_text(&head, body, SMALL_BODY_LIMIT).await;
+    let SignIn { token, next } = match text.and_then(|text| route::parse_parameters("form", &text)) {
         Ok(fields) => fields,
         Err(error) => {
             log_refusal(&head, &error);
             return layout::plain_refusal(&error);
         }
     };
-    let digest = TokenDigest::of(token.trim());
-    let Some((caller, role)) = api.access.holder(&digest) else {
+    let digest = TokenDigest::of_token(token.trim());
+    let Some((caller, role)) = api.access.caller_of_token(&digest) else {
         log_refusal(&head, &AccessDenied::UnknownToken);
         return unauthorized(SignInReason::Unknown, &next);
     };
@@ -88,13 +88,13 @@ async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
 async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
     let request = Request::from_parts(head.clone(), body);
-    match form::read::<IgnoredForm>(request, &api, AdminRole::Read, SMALL_BODY).await {
+    match form::read_form::<IgnoredForm>(request, &api, AdminRole::Read, SMALL_BODY_LIMIT).await {
         Ok((session, IgnoredForm {})) => {
             if let Some(id) = &session.id {
                 api.sessions.end(id);
             }
-            let page = layout::plain_page("Sign in", &form_of(SignInReason::SignedOut, ""));
-            ([session::forget(&head)], page).into_response()
+            let page = layout::plain_page("Sign in", &sign_in_form(SignInReason::SignedOut, ""));
+            ([session::expired_cookie(&head)], page).into_response()
         }
         Err(refused) => refused,
     }
@@ -127,7 +127,7 @@ fn unauthorized(reason: SignInReason, next: &str) -> Response {
     (
         StatusCode::UNAUTHORIZED,
         [(WWW_AUTHENTICATE, challenge)],
-        layout::plain_page("Sign in", &form_of(reason, next)),
+        layout::plain_page("Sign in", &sign_in_form(reason, next)),
     )
         .into_response()
 }
@@ -146,8 +146,8 @@ pub(super) fn refuse(head: &Parts, denied: &AccessDenied) -> Response {
     layout::plain_refusal(&denied.clone().into())
 }
 
-fn form_of(reason: SignInReason, next: &str) -> Markup {
-    let hours = LIFETIME.as_secs() / 3600;
+fn sign_in_form(reason: SignInReason, next: &str) -> Markup {
+    let hours = SESSION_LIFETIME.as_secs() / 3600;
     html! {
         form.sign-in method="post" action="/sign-in" {
             @match reason {

@@ -10,7 +10,7 @@ use super::{
     chains::numbered_lines,
     components::{
         Column::{Number, Text},
-        Tone, badge, chip, empty, headings, meter, number, relative, sparkline, steps,
+        Tone, badge, chip, empty_hint, headings, meter, number, relative_moment, sparkline, steps,
     },
     diff::side_by_side,
     layout::{Section, page},
@@ -38,14 +38,14 @@ fn content() -> Markup {
     html! {
         h2 { "Text" }
         h3 { "A heading within a section" }
-        p { "A paragraph with a " a href="/style" { "link" } ", " code { "code" } ", " kbd { "Ctrl K" } " and a time: " (relative(Moment(SystemTime::UNIX_EPOCH), now)) "." }
+        p { "A paragraph with a " a href="/style" { "link" } ", " code { "code" } ", " kbd { "Ctrl K" } " and a time: " (relative_moment(Moment(SystemTime::UNIX_EPOCH), now)) "." }
         p.hint { "A hint." }
         h2 { "Badges and chips" }
         p { @for (tone, name) in TONES { (badge(tone, name)) " " } }
         div.chips { (chip("verdict: denied", "/style")) (chip("namespace: shop", "/style")) }
         h2 { "Notices" }
         @for (tone, name) in TONES { p.notice.(tone.class()) { "A notice: " (name) } }
-        (empty("There is nothing here.", "/style", "The next step"))
+        (empty_hint("There is nothing here.", "/style", "The next step"))
         h2 { "Cards" }
         div.cards {
             @for (tone, name) in TONES {

@@ -17,7 +17,7 @@ use super::{
     chains,
     components::{Tone, badge, moment},
     form::ChangeForm,
-    layout::{Section, form_key, refusal},
+    layout::{Section, form_key, refusal_page},
     session::Session,
 };
 use crate::{Api, v1::changes::client_name, v1::stages};
@@ -29,7 +29,7 @@ pub(super) fn router() -> Router<Api> {
 }
 
 /// The durations for which the console can disable a stage, in minutes. The command line accepts any duration.
-const TIMES: [(u64, &str); 5] = [
+const DISABLE_TIMES: [(u64, &str); 5] = [
     (15, "15 minutes"),
     (30, "30 minutes"),
     (60, "1 hour"),
@@ -37,10 +37,10 @@ const TIMES: [(u64, &str); 5] = [
     (24 * 60, "24 hours"),
 ];
 
-pub(super) fn switch(session: &Session, chain: &ChainStatus, stage: &StageStatus) -> Markup {
+pub(super) fn stage_switch(session: &Session, chain: &ChainStatus, stage: &StageStatus) -> Markup {
     let id = format!("{}:{}/{}", chain.phase, chain.name, stage.name);
     html! {
-        @if let Some(disabled) = &stage.disabled { (notice(session, &id, disabled)) }
+        @if let Some(disabled) = &stage.disabled { (disabled_notice(session, &id, disabled)) }
         @if session.may_change() {
             details.switch {
                 summary { @if stage.disabled.is_some() { "Disable it for another time…" } @else { "Disable it for a time…" } }
@@ -49,7 +49,7 @@ pub(super) fn switch(session: &Session, chain: &ChainStatus, stage: &StageStatus
                     input type="hidden" name="stage" value=(id);
                     label { "For"
                         select name="minutes" {
-                            @for (minutes, name) in TIMES { option value=(minutes) selected[minutes == 30] { (name) } }
+                            @for (minutes, name) in DISABLE_TIMES { option value=(minutes) selected[minutes == 30] { (name) } }
                         }
                     }
                     label { "How"
@@ -66,7 +66,7 @@ pub(super) fn switch(session: &Session, chain: &ChainStatus, stage: &StageStatus
     }
 }
 
-fn notice(session: &Session, id: &str, disabled: &DisabledStage) -> Markup {
+fn disabled_notice(session: &Session, id: &str, disabled: &DisabledStage) -> Markup {
     html! {
         div.notice.warn {
             p {
@@ -107,21 +107,21 @@ async fn disable(State(api): State<Api>, ChangeForm { session, fields }: ChangeF
         by: Some(client_name(Some(session.caller.clone()))),
     };
     match stages::disable_stage(&api, fields.stage, how).await {
-        Ok(switched) => back(&switched.0.disabled.stage),
-        Err(error) => refusal(&session, Section::Chains, &error),
+        Ok(switched) => redirect_to_chain(&switched.0.disabled.stage),
+        Err(error) => refusal_page(&session, Section::Chains, &error),
     }
 }
 
 async fn enable(State(api): State<Api>, ChangeForm { session, fields }: ChangeForm<EnableForm>) -> Response {
     let by = client_name(Some(session.caller.clone()));
     match stages::enable_stage(&api, fields.stage, by).await {
-        Ok(switched) => back(&switched.0.disabled.stage),
-        Err(error) => refusal(&session, Section::Chains, &error),
+        Ok(switched) => redirect_to_chain(&switched.0.disabled.stage),
+        Err(error) => refusal_page(&session, Section::Chains, &error),
     }
 }
 
 /// Redirects to the page of the chain that has the stage `stage`, such as `Mutating:pods/images`.
-pub(super) fn back(stage: &str) -> Response {
+pub(super) fn redirect_to_chain(stage: &str) -> Response {
     let parts = stage.split_once(':').and_then(|(phase, rest)| {
         let (chain, stage) = rest.rsplit_once('/')?;
         Some((phase.parse().ok()?, chain, stage))

@@ -21,7 +21,7 @@ pub struct SinksConfig {
 impl Default for SinksConfig {
     fn default() -> Self {
         Self {
-            share: Some(Share::ALL),
+            share: Some(Share::WHOLE),
             objects: false,
             sqlite: None,
             ndjson: None,

@@ -22,15 +22,15 @@ use super::{
     sinks::{DecisionSink, SinkError},
 };
 
-const MIGRATIONS: &str = "admittance_decision_migrations";
+const MIGRATIONS_TABLE: &str = "admittance_decision_migrations";
 
 /// The maximum number of connections. One writes, the others read.
-const CONNECTIONS: u32 = 4;
+const MAX_CONNECTIONS: u32 = 4;
 
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// When the database is too large, one in this many decisions is deleted.
-const REMOVED_ONE_IN: i64 = 10;
+const PRUNE_DIVISOR: i64 = 10;
 
 /// The maximum number of values that are bound to one SQL statement. SQLite allows 32,766.
 const MAX_VALUES: usize = 30_000;
@@ -42,7 +42,7 @@ pub struct DecisionDatabase(Arc<Inner>);
 struct Inner {
     pool: SqlitePool,
     config: SqliteConfig,
-    pruned: Mutex<Option<Instant>>,
+    last_prune: Mutex<Option<Instant>>,
 }
 
 /// The content of the column `objects`, in JSON: the request, and the object that resulted from it.
@@ -55,7 +55,7 @@ struct StoredObjects {
 impl DecisionDatabase {
     pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
         // The file is created here, because only its owner may read it. Anybody could read a file that SQLite creates.
-        file::append(&config.file).map_err(|source| SinkError::File {
+        file::open_for_appending(&config.file).map_err(|source| SinkError::File {
             path: config.file.clone(),
             source,
         })?;
@@ -66,7 +66,7 @@ impl DecisionDatabase {
             .journal_mode(SqliteJournalMode::Wal)
             // With this setting, a crash of the machine may lose the last decisions, but the database stays consistent.
             .synchronous(SqliteSynchronous::Normal);
-        let pool_options = SqlitePoolOptions::new().max_connections(CONNECTIONS);
+        let pool_options = SqlitePoolOptions::new().max_connections(MAX_CONNECTIONS);
         let pool = pool_options.connect_with(options).await?;
         let first = Migration::new(
             1,
@@ -76,12 +76,12 @@ impl DecisionDatabase {
             false,
         );
         let mut migrator = Migrator::with_migrations(vec![first]);
-        migrator.dangerous_set_table_name(MIGRATIONS);
+        migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
         migrator.run(&pool).await?;
         Ok(Self(Arc::new(Inner {
             pool,
             config,
-            pruned: Mutex::default(),
+            last_prune: Mutex::default(),
         })))
     }
 
@@ -106,7 +106,7 @@ impl DecisionDatabase {
                 "INSERT OR IGNORE INTO admittance_decisions (id, uid, namespace, user_name, verdict, record, objects) ",
             );
             insert.push_values(rows, |mut row, (decision, record, objects)| {
-                row.push_bind(number(decision.id))
+                row.push_bind(sql_integer(decision.id))
                     .push_bind(&decision.uid)
                     .push_bind(decision.namespace.as_deref().unwrap_or_default())
                     .push_bind(&decision.user)
@@ -120,7 +120,7 @@ impl DecisionDatabase {
             let mut insert =
                 QueryBuilder::<Sqlite>::new("INSERT OR IGNORE INTO admittance_passages (chain, stage, id) ");
             insert.push_values(passages, |mut row, (chain, stage, id)| {
-                row.push_bind(*chain).push_bind(*stage).push_bind(number(*id));
+                row.push_bind(*chain).push_bind(*stage).push_bind(sql_integer(*id));
             });
             insert.build().execute(&mut *change).await?;
         }
@@ -149,11 +149,11 @@ impl DecisionDatabase {
         } else {
             select.push("admittance_decisions d WHERE d.id < ");
         }
-        select.push_bind(before.map_or(i64::MAX, number));
+        select.push_bind(before.map_or(i64::MAX, sql_integer));
         let id = if is_passage { "p.id" } else { "d.id" };
         if let Some(since) = filter.since {
             select.push(format_args!(" AND {id} >= "));
-            select.push_bind(number(since.as_micros()));
+            select.push_bind(sql_integer(since.as_micros()));
         }
         for (column, value) in [("namespace", &filter.namespace), ("user_name", &filter.user)] {
             if let Some(value) = value {
@@ -201,7 +201,7 @@ impl DecisionDatabase {
         before: Option<u64>,
         limit: usize,
     ) -> Result<(Vec<DecisionDetail>, usize), SinkError> {
-        let before = before.map_or(i64::MAX, number);
+        let before = before.map_or(i64::MAX, sql_integer);
         let select = query_scalar("SELECT count(*) FROM admittance_decisions WHERE uid = ? AND id < ?");
         let count: i64 = select.bind(uid).bind(before).fetch_one(&self.0.pool).await?;
         let mut rows = query_as::<_, (String, Option<String>)>(
@@ -233,11 +233,15 @@ impl DecisionDatabase {
     }
 
     async fn prune(&self) -> Result<(), SinkError> {
-        let Inner { pool, config, pruned } = &*self.0;
+        let Inner {
+            pool,
+            config,
+            last_prune: pruned,
+        } = &*self.0;
         let mut pruned = pruned.lock().await;
         if pruned.is_none_or(|pruned| pruned.elapsed() >= PRUNE_INTERVAL) {
             if let Some(oldest) = Moment::now().0.checked_sub(config.keep) {
-                self.remove_before(number(Moment(oldest).as_micros())).await?;
+                self.remove_before(sql_integer(Moment(oldest).as_micros())).await?;
             }
             *pruned = Some(Instant::now());
         }
@@ -249,7 +253,7 @@ impl DecisionDatabase {
                 break;
             }
             let first: Option<i64> = query_scalar("SELECT id FROM admittance_decisions ORDER BY id LIMIT 1 OFFSET ?")
-                .bind((count / REMOVED_ONE_IN).max(1))
+                .bind((count / PRUNE_DIVISOR).max(1))
                 .fetch_optional(pool)
                 .await?;
             self.remove_before(first.unwrap_or(i64::MAX)).await?;
@@ -310,7 +314,7 @@ fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     passages
 }
 
-fn number(id: u64) -> i64 {
+fn sql_integer(id: u64) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
 }
 

@@ -39,10 +39,10 @@ metric_table! {
 /// The maximum memory of decisions in the queue of one sink, in bytes.
 const QUEUE_BYTES: usize = 32 << 20;
 
-const BATCH: usize = 500;
+const MAX_BATCH_SIZE: usize = 500;
 
 /// The time that a sink waits for one more decision after the driver was stopped, before it stops reading.
-const LAST_ARRIVALS: Duration = Duration::from_millis(200);
+const LAST_ARRIVALS_TIMEOUT: Duration = Duration::from_millis(200);
 
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -107,7 +107,7 @@ pub(super) trait DecisionSink: Debug + Send {
 #[derive(Clone, Copy, Debug)]
 struct SinkSelection {
     share: Option<Share>,
-    objects: bool,
+    has_objects: bool,
 }
 
 type QueuedDecision = (LoggedDecision, OwnedSemaphorePermit);
@@ -133,7 +133,7 @@ impl DecisionSinks {
             sinks,
             selection: SinkSelection {
                 share: config.share,
-                objects: config.objects,
+                has_objects: config.objects,
             },
             database,
             events: cluster.filter(|_| config.events).map(Cluster::events),
@@ -149,7 +149,7 @@ impl DecisionSinks {
         let selection = self.selection;
         let runs = self.sinks.into_iter().map(|sink| {
             let decisions = log.follow(DecisionFilter::default(), None);
-            threads().spawn(run(sink, decisions, selection, stop.clone()))
+            threads().spawn(run_sink(sink, decisions, selection, stop.clone()))
         });
         let mut tasks: Vec<_> = runs.collect();
         tasks.extend(self.events.map(|events| {
@@ -180,7 +180,7 @@ impl RunningSinks {
     }
 }
 
-async fn run(
+async fn run_sink(
     mut sink: Box<dyn DecisionSink>,
     decisions: DecisionStream,
     selection: SinkSelection,
@@ -189,27 +189,27 @@ async fn run(
     let (sender, queue) = mpsc::unbounded_channel();
     let dropped = counter!(DROPPED, "sink" => sink.name());
     tokio::join!(
-        read(decisions, sender, QUEUE_BYTES, selection, dropped.clone(), stop),
-        write(&mut *sink, queue, selection, dropped)
+        queue_decisions(decisions, sender, QUEUE_BYTES, selection, dropped.clone(), stop),
+        write_queue(&mut *sink, queue, selection, dropped)
     );
 }
 
 /// Puts decisions into the queue of a sink until the driver stops. A decision is dropped if the queue has no room.
-async fn read(
+async fn queue_decisions(
     mut decisions: DecisionStream,
     queue: mpsc::UnboundedSender<QueuedDecision>,
-    bytes: usize,
+    queue_bytes: usize,
     selection: SinkSelection,
     dropped: Counter,
     stop: CancellationToken,
 ) {
     dropped.absolute(0);
-    let room = Arc::new(Semaphore::new(bytes));
+    let room = Arc::new(Semaphore::new(queue_bytes));
     let mut unchanged = 0;
     loop {
         let followed = match stop.run_until_cancelled(decisions.next()).await {
             Some(followed) => followed,
-            None => tokio::time::timeout(LAST_ARRIVALS, decisions.next())
+            None => tokio::time::timeout(LAST_ARRIVALS_TIMEOUT, decisions.next())
                 .await
                 .ok()
                 .flatten(),
@@ -246,7 +246,7 @@ impl SinkSelection {
     }
 
     fn detail(self, decision: &LoggedDecision) -> DecisionDetail {
-        if self.objects {
+        if self.has_objects {
             decision.detail()
         } else {
             decision.record().into()
@@ -254,7 +254,7 @@ impl SinkSelection {
     }
 }
 
-async fn write(
+async fn write_queue(
     sink: &mut dyn DecisionSink,
     mut queue: mpsc::UnboundedReceiver<QueuedDecision>,
     selection: SinkSelection,
@@ -264,12 +264,12 @@ async fn write(
     let failures = counter!(FAILURES, "sink" => sink.name());
     written_decisions.absolute(0);
     failures.absolute(0);
-    let mut waiting = Vec::with_capacity(BATCH);
-    while queue.recv_many(&mut waiting, BATCH).await > 0 {
+    let mut waiting = Vec::with_capacity(MAX_BATCH_SIZE);
+    while queue.recv_many(&mut waiting, MAX_BATCH_SIZE).await > 0 {
         if let Some(time) = sink.gathering_time() {
             let gathering = async {
-                while waiting.len() < BATCH {
-                    let room = BATCH - waiting.len();
+                while waiting.len() < MAX_BATCH_SIZE {
+                    let room = MAX_BATCH_SIZE - waiting.len();
                     if queue.recv_many(&mut waiting, room).await == 0 {
                         break;
                     }
@@ -322,11 +322,11 @@ async fn write_with_retries(
                 "decisions cannot be written, and are kept as long as there is room: {error}"
             );
         }
-        tokio::time::sleep(backoff.after_failure()).await;
+        tokio::time::sleep(backoff.pause_after_failure()).await;
     }
 }
 
-fn lines(batch: &[DecisionDetail]) -> Result<Vec<u8>, SinkError> {
+fn json_lines(batch: &[DecisionDetail]) -> Result<Vec<u8>, SinkError> {
     let mut lines = Vec::new();
     for decision in batch {
         serde_json::to_writer(&mut lines, decision)?;

@@ -91,7 +91,7 @@ async fn apply(call: Call<Nothing, ApplyQuery, DefinitionText>) -> Result<Json<A
     let ApplyQuery { dry_run, name } = call.query;
     let name = name.unwrap_or_else(|| "request".to_owned());
     let (host, DefinitionText(text)) = (call.api.sources.host.clone(), call.body);
-    change(call.caller, "apply", name.clone(), dry_run, async move |application| {
+    apply_change(call.caller, "apply", name.clone(), dry_run, async move |application| {
         host.apply(&text, &name, &application).await
     })
     .await
@@ -101,7 +101,7 @@ async fn delete(call: Call<DefinitionPath, ChangeQuery>) -> Result<Json<Applied>
     let DefinitionPath { kind, name } = call.path;
     let (host, id) = (call.api.sources.host.clone(), DefinitionId { kind, name });
     let (subject, dry_run) = (id.to_string(), call.query.dry_run);
-    change(call.caller, "delete", subject, dry_run, async move |application| {
+    apply_change(call.caller, "delete", subject, dry_run, async move |application| {
         host.delete(&id, &application).await
     })
     .await
@@ -124,7 +124,7 @@ pub(crate) async fn promote_stage(
     dry_run: bool,
 ) -> Result<Json<Applied>, ApiError> {
     let (host, subject) = (api.sources.host.clone(), stage.to_string());
-    change(caller, "promote", subject, dry_run, async move |application| {
+    apply_change(caller, "promote", subject, dry_run, async move |application| {
         host.promote(&stage, &application).await
     })
     .await
@@ -132,21 +132,21 @@ pub(crate) async fn promote_stage(
 
 async fn rollback(call: Call<Nothing, Nothing, Json<RollbackRequest>>) -> Result<Json<Revision>, ApiError> {
     let Json(RollbackRequest { revision }) = call.body;
-    rolled_back(&call.api, call.caller, revision).await
+    roll_back(&call.api, call.caller, revision).await
 }
 
-pub(crate) async fn rolled_back(api: &Api, caller: Option<Caller>, revision: u64) -> Result<Json<Revision>, ApiError> {
+pub(crate) async fn roll_back(api: &Api, caller: Option<Caller>, revision: u64) -> Result<Json<Revision>, ApiError> {
     let (host, by) = (api.sources.host.clone(), client_name(caller));
-    complete(async move {
+    run_to_completion(async move {
         let result = host.rollback(revision, Some(by.clone())).await;
         let number = result.as_ref().map(|revision| revision.number);
-        log(&by, "rollback", &revision, false, number);
+        log_change(&by, "rollback", &revision, false, number);
         result
     })
     .await
 }
 
-async fn change<F>(
+async fn apply_change<F>(
     caller: Option<Caller>,
     action: &'static str,
     subject: String,
@@ -160,10 +160,10 @@ where
     let mut application = Application::default();
     application.dry_run = dry_run;
     application.by = Some(by.clone());
-    complete(async move {
+    run_to_completion(async move {
         let result = change(application).await;
         let revision = result.as_ref().map(|applied| applied.revision);
-        log(&by, action, &subject, dry_run, revision);
+        log_change(&by, action, &subject, dry_run, revision);
         result
     })
     .await
@@ -174,7 +174,7 @@ pub(crate) fn client_name(caller: Option<Caller>) -> String {
 }
 
 /// Runs a change in a task of its own. The change thus continues if the client disconnects and this future is dropped.
-pub(super) async fn complete<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
+pub(super) async fn run_to_completion<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
     work: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<Json<T>, ApiError> {
     match tokio::spawn(work).await {
@@ -183,7 +183,7 @@ pub(super) async fn complete<T: Send + 'static, E: Into<ApiError> + Send + 'stat
     }
 }
 
-fn log(by: &str, action: &str, subject: &dyn Display, dry_run: bool, revision: Result<u64, &ChangeError>) {
+fn log_change(by: &str, action: &str, subject: &dyn Display, dry_run: bool, revision: Result<u64, &ChangeError>) {
     match revision {
         Ok(revision) => tracing::info!(
             target: "admittance::audit",
@@ -223,7 +223,7 @@ mod tests {
             }
         };
         tokio::select! {
-            _ = complete(work) => unreachable!("it is not allowed to continue"),
+            _ = run_to_completion(work) => unreachable!("it is not allowed to continue"),
             // `select!` takes this branch when the work has begun, and then drops the future of `complete`. The same
             // happens when a client disconnects.
             () = start_signal.notified() => {}

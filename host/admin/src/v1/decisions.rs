@@ -19,7 +19,7 @@ use crate::{
     access::Caller,
     api::{DecisionDetails, DecisionReplays, RateList, ReplayRequest},
     config::AdminRole,
-    decisions::{self, DecisionQuery, hide},
+    decisions::{self, DecisionQuery, hide_values},
     error::ApiError,
     route::{
         Call, Json,
@@ -32,7 +32,7 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The interval at which a stream checks whether the driver stops and whether the client may still follow.
-const CHECK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The header in which browsers send the id of the last event when they connect again.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -40,7 +40,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 const EVENT_STREAM: &str = "text/event-stream";
 
 const DEFAULT_SECONDS: u64 = 60;
-const MOST_SECONDS: u64 = 3600;
+const MAX_SECONDS: u64 = 3600;
 
 pub(super) fn routes() -> Vec<Route> {
     let role = Some(AdminRole::Read);
@@ -147,8 +147,8 @@ struct RatesQuery {
 
 async fn rates(call: Call<Nothing, RatesQuery>) -> Result<Json<RateList>, ApiError> {
     let seconds = call.query.seconds.unwrap_or(DEFAULT_SECONDS);
-    if !(1..=MOST_SECONDS).contains(&seconds) {
-        return Err(ApiError::Malformed(format!("seconds: write 1 to {MOST_SECONDS}")));
+    if !(1..=MAX_SECONDS).contains(&seconds) {
+        return Err(ApiError::Malformed(format!("seconds: write 1 to {MAX_SECONDS}")));
     }
     let log = call.api.sources.host.decisions();
     let chains = log.rates(Duration::from_secs(seconds));
@@ -171,7 +171,7 @@ async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<DecisionEvents, Ap
         }
         None => after,
     };
-    let permit = decisions::follower(&call.api, call.caller.unwrap_or(Caller::Loopback))?;
+    let permit = decisions::follower_permit(&call.api, call.caller.unwrap_or(Caller::Loopback))?;
     Ok(DecisionEvents {
         decisions: call.api.sources.host.decisions().follow(filter, last),
         client: FollowingClient {
@@ -197,7 +197,7 @@ struct FollowingClient {
 
 impl FollowingClient {
     /// Returns the reason if the stream must end now: the driver stops, or the client may no longer follow.
-    fn end(&self) -> Option<String> {
+    fn end_reason(&self) -> Option<String> {
         if self.api.is_stopping() {
             return Some("the driver stops".to_owned());
         }
@@ -209,7 +209,7 @@ impl FollowingClient {
         let event = match followed {
             StreamItem::Decision(decision) => {
                 let mut record = decision.record();
-                hide(self.role, &mut record);
+                hide_values(self.role, &mut record);
                 let event = Event::default().event("decision").id(decision.id().to_string());
                 event.json_data(record)
             }
@@ -223,8 +223,8 @@ impl FollowingClient {
 
 impl DecisionEvents {
     /// Returns the stream of events. A decision is read when the client takes it, so a slow client delays nobody else.
-    fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
-        let mut checks = tokio::time::interval(CHECK);
+    fn into_stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
+        let mut checks = tokio::time::interval(CHECK_INTERVAL);
         checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let state = Some((self.decisions, self.client, checks));
         let events = stream::unfold(state, async |state| {
@@ -233,7 +233,7 @@ impl DecisionEvents {
                 tokio::select! {
                     biased;
                     _ = checks.tick() => {
-                        if let Some(reason) = client.end() {
+                        if let Some(reason) = client.end_reason() {
                             let end = Event::default().event("end").data(reason);
                             return Some((end, None));
                         }
@@ -252,7 +252,7 @@ impl DecisionEvents {
 impl IntoResponse for DecisionEvents {
     fn into_response(self) -> Response {
         let heartbeat = KeepAlive::new().interval(HEARTBEAT).text("heartbeat");
-        Sse::new(self.stream()).keep_alive(heartbeat).into_response()
+        Sse::new(self.into_stream()).keep_alive(heartbeat).into_response()
     }
 }
 

@@ -11,17 +11,17 @@ use crate::{
     config::AdminRole,
     described_requests,
     error::ApiError,
-    route::{Call, Json, LARGE_BODY, Method::Post, Nothing, REQUEST_BODY, Route},
+    route::{Call, Json, LARGE_BODY_LIMIT, Method::Post, Nothing, REQUEST_BODY_LIMIT, Route},
 };
 
 /// The error statuses of `/v1/evaluate` and `/v1/applies`.
 const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
 
 /// The maximum number of simultaneous replies of `/v1/applies`. Each may evaluate all conditions with a large object.
-pub(crate) const EXPLANATIONS: usize = 1;
+pub(crate) const MAX_EXPLANATIONS: usize = 1;
 
 /// The name of the client's definitions in error messages, unless the request gives another name, such as a file name.
-const NAME: &str = "definitions";
+const DEFAULT_NAME: &str = "definitions";
 
 pub(super) fn routes() -> [Route; 2] {
     let routes = [
@@ -56,7 +56,7 @@ pub(super) fn routes() -> [Route; 2] {
 }
 
 async fn evaluate(
-    call: Call<Nothing, Nothing, Json<EvaluateRequest, LARGE_BODY>>,
+    call: Call<Nothing, Nothing, Json<EvaluateRequest, LARGE_BODY_LIMIT>>,
 ) -> Result<Json<EvaluateReply>, ApiError> {
     let Json(request) = call.body;
     let evaluated = evaluate_request(&call.api, call.caller, &request).await?;
@@ -72,18 +72,18 @@ pub(crate) async fn evaluate_request(
     caller: Option<Caller>,
     request: &EvaluateRequest,
 ) -> Result<EvaluationResult, ApiError> {
-    evaluate_described(api, caller, request, request.request.request()?).await
+    evaluate_described(api, caller, request, request.request.to_request()?).await
 }
 
-/// Evaluates the admission request `described`. The chains and settings are taken from `request`; the admission request
-/// that `request` contains is ignored.
+/// Evaluates the admission request `described_request`. The chains and settings are taken from `request`; the admission
+/// request that `request` contains is ignored.
 pub(crate) async fn evaluate_described(
     api: &Api,
     caller: Option<Caller>,
     request: &EvaluateRequest,
-    described: Request,
+    described_request: Request,
 ) -> Result<EvaluationResult, ApiError> {
-    let name = request.name.as_deref().unwrap_or(NAME);
+    let name = request.name.as_deref().unwrap_or(DEFAULT_NAME);
     let id;
     let chains = match (&request.definitions, &request.chain) {
         (Some(text), None) => EvaluatedChains::Text { text, name },
@@ -102,7 +102,7 @@ pub(crate) async fn evaluate_described(
     how.call_webhooks = request.call_webhooks;
     for (stage, value) in &request.settings {
         let name = format!("settings of {stage}");
-        let value = described_requests::value(&name, value)?;
+        let value = described_requests::parse_value(&name, value)?;
         if !value.is_object() {
             return Err(ApiError::CannotEvaluate(vec![format!(
                 "{name}: not an object; write the fields of the settings"
@@ -111,7 +111,7 @@ pub(crate) async fn evaluate_described(
         how.settings.insert(stage.clone(), value);
     }
     let (by, subject) = (client_name(caller), request.chain.as_deref().unwrap_or(name));
-    let result = api.sources.host.evaluate(chains, described, &how).await;
+    let result = api.sources.host.evaluate(chains, described_request, &how).await;
     match &result {
         Ok(evaluated) => tracing::info!(
             target: "admittance::audit",
@@ -128,19 +128,19 @@ pub(crate) async fn evaluate_described(
 }
 
 async fn applies(
-    call: Call<Nothing, Nothing, Json<DescribedRequest, REQUEST_BODY>>,
+    call: Call<Nothing, Nothing, Json<DescribedRequest, REQUEST_BODY_LIMIT>>,
 ) -> Result<Json<AppliesReply>, ApiError> {
     let Json(described) = call.body;
-    applying(&call.api, &described).await.map(Json)
+    find_applying_chains(&call.api, &described).await.map(Json)
 }
 
-pub(crate) async fn applying(api: &Api, described: &DescribedRequest) -> Result<AppliesReply, ApiError> {
+pub(crate) async fn find_applying_chains(api: &Api, described: &DescribedRequest) -> Result<AppliesReply, ApiError> {
     let host = &api.sources.host;
     let _turn = api.explanations.acquire().await;
-    let request = described.request()?;
+    let request = described.to_request()?;
     Ok(AppliesReply {
         revision: host.table().revision(),
-        chains: host.applies(&request).await,
+        chains: host.explain_chains(&request).await,
     })
 }
 

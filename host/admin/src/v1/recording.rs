@@ -21,17 +21,17 @@ use crate::{
 };
 
 /// The maximum number of simultaneous recordings. Each recording copies requests.
-pub(crate) const RECORDINGS: usize = 8;
+pub(crate) const MAX_RECORDINGS: usize = 8;
 
 const DEFAULT_SECONDS: u64 = 60;
-const MOST_SECONDS: u64 = 3600;
+const MAX_SECONDS: u64 = 3600;
 const DEFAULT_COUNT: usize = 1000;
-const MOST_COUNT: usize = 1_000_000;
+const MAX_COUNT: usize = 1_000_000;
 
 const NDJSON: &str = "application/x-ndjson";
 
 /// The maximum number of recorded lines that wait until the client reads them.
-const WAITING: usize = 16;
+const QUEUE_LENGTH: usize = 16;
 
 pub(super) fn route() -> Route {
     let (role, summary) = (Some(AdminRole::Admin), "Record requests that pass chains");
@@ -69,8 +69,8 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
         share,
         redact,
     } = call.query;
-    let count = within("count", count.unwrap_or(DEFAULT_COUNT), MOST_COUNT)?;
-    let seconds = within("seconds", seconds.unwrap_or(DEFAULT_SECONDS), MOST_SECONDS)?;
+    let count = check_range("count", count.unwrap_or(DEFAULT_COUNT), MAX_COUNT)?;
+    let seconds = check_range("seconds", seconds.unwrap_or(DEFAULT_SECONDS), MAX_SECONDS)?;
     let share = match share {
         Some(text) => text
             .parse::<Share>()
@@ -81,7 +81,7 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     let redact = parsed.map_err(|error| ApiError::Malformed(format!("redact: {error}")))?;
     let permit = call.api.recordings.clone().try_acquire_owned().map_err(|_| {
         ApiError::Unavailable(format!(
-            "{RECORDINGS} recordings are already running; wait until one ends"
+            "{MAX_RECORDINGS} recordings are already running; wait until one ends"
         ))
     })?;
     if let Some(by) = call.caller {
@@ -95,30 +95,34 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     config.share = share;
     config.redact = redact;
     let recording = call.api.sources.host.record(config);
-    let (lines, waiting) = mpsc::channel(WAITING);
+    let (lines, waiting) = mpsc::channel(QUEUE_LENGTH);
     // The recording runs in a task of its own. It thus ends after `seconds` even if the client reads no records.
     tokio::spawn(async move {
         let _permit = permit;
-        let _ = tokio::time::timeout(Duration::from_secs(seconds), send(recording, count, lines)).await;
+        let _ = tokio::time::timeout(Duration::from_secs(seconds), send_lines(recording, count, lines)).await;
     });
     Ok(Records(waiting))
 }
 
-fn within<T: PartialOrd + From<u8> + std::fmt::Display>(name: &str, value: T, value_max: T) -> Result<T, ApiError> {
+fn check_range<T: PartialOrd + From<u8> + std::fmt::Display>(
+    name: &str,
+    value: T,
+    value_max: T,
+) -> Result<T, ApiError> {
     if value < T::from(1) || value > value_max {
         return Err(ApiError::Malformed(format!("{name}: write 1 to {value_max}")));
     }
     Ok(value)
 }
 
-async fn send(recording: RequestRecording, count: usize, lines: mpsc::Sender<Bytes>) {
+async fn send_lines(recording: RequestRecording, count: usize, lines: mpsc::Sender<Bytes>) {
     let mut requests = recording.take(count);
     loop {
         let request = tokio::select! {
             request = requests.next() => request,
             () = lines.closed() => None,
         };
-        let Some(line) = request.as_ref().and_then(line) else {
+        let Some(line) = request.as_ref().and_then(json_line) else {
             return;
         };
         if lines.send(line).await.is_err() {
@@ -127,7 +131,7 @@ async fn send(recording: RequestRecording, count: usize, lines: mpsc::Sender<Byt
     }
 }
 
-fn line(request: &RecordedRequest) -> Option<Bytes> {
+fn json_line(request: &RecordedRequest) -> Option<Bytes> {
     let mut line = serde_json::to_vec(request).ok()?;
     line.push(b'\n');
     Some(line.into())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use admittance::{DisableOptions, RolloutAction, Steered, Switched};
 use admittance_definitions::StageId;
 
-use super::changes::{client_name, complete, stage_id};
+use super::changes::{client_name, run_to_completion, stage_id};
 use crate::{
     Api,
     api::{DisableRequest, EnableRequest, RolloutRequest},
@@ -69,7 +69,7 @@ async fn disable(call: Call<Nothing, Nothing, Json<DisableRequest>>) -> Result<J
 
 pub(crate) async fn disable_stage(api: &Api, stage: StageId, how: DisableOptions) -> Result<Json<Switched>, ApiError> {
     let host = api.sources.host.clone();
-    complete(async move { host.disable(&stage, how).await }).await
+    run_to_completion(async move { host.disable(&stage, how).await }).await
 }
 
 async fn enable(call: Call<Nothing, Nothing, Json<EnableRequest>>) -> Result<Json<Switched>, ApiError> {
@@ -79,7 +79,7 @@ async fn enable(call: Call<Nothing, Nothing, Json<EnableRequest>>) -> Result<Jso
 
 pub(crate) async fn enable_stage(api: &Api, stage: StageId, actor: String) -> Result<Json<Switched>, ApiError> {
     let host = api.sources.host.clone();
-    complete(async move { host.enable(&stage, Some(actor)).await }).await
+    run_to_completion(async move { host.enable(&stage, Some(actor)).await }).await
 }
 
 async fn rollout(call: Call<Nothing, Nothing, Json<RolloutRequest>>) -> Result<Json<Steered>, ApiError> {
@@ -94,5 +94,5 @@ pub(crate) async fn steer_stage(
     actor: String,
 ) -> Result<Json<Steered>, ApiError> {
     let host = api.sources.host.clone();
-    complete(async move { host.steer(&stage, action, Some(actor)).await }).await
+    run_to_completion(async move { host.steer(&stage, action, Some(actor)).await }).await
 }

@@ -134,10 +134,14 @@ struct RevisionPath {
 }
 
 async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiError> {
-    detail(&call.api.sources.host, call.path.revision, call.role).map(Json)
+    revision_detail(&call.api.sources.host, call.path.revision, call.role).map(Json)
 }
 
-pub(crate) fn detail(host: &Host, number: u64, role: impl Into<Option<AdminRole>>) -> Result<RevisionDetail, ApiError> {
+pub(crate) fn revision_detail(
+    host: &Host,
+    number: u64,
+    role: impl Into<Option<AdminRole>>,
+) -> Result<RevisionDetail, ApiError> {
     let mut detail = host.revision(number)?;
     if hides_grants(role.into()) {
         for file in &mut detail.files {
@@ -163,7 +167,7 @@ struct DiffQuery {
 
 async fn diff(call: Call<Nothing, DiffQuery>) -> Result<Json<Comparison>, ApiError> {
     let DiffQuery { from, to } = call.query;
-    let detail = |number| detail(&call.api.sources.host, number, call.role);
+    let detail = |number| revision_detail(&call.api.sources.host, number, call.role);
     Ok(Json(detail(from)?.compare(&detail(to)?)))
 }
 
@@ -222,7 +226,7 @@ async fn candidates(call: Call) -> Result<Json<CandidateList>, ApiError> {
 pub(crate) fn candidates_for(host: &Host, role: impl Into<Option<AdminRole>>) -> Vec<CandidateReport> {
     let mut candidates = host.candidates();
     if role.into() != Some(AdminRole::Admin) {
-        candidates.iter_mut().for_each(CandidateReport::without_values);
+        candidates.iter_mut().for_each(CandidateReport::remove_values);
     }
     candidates
 }

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::{AccessAttributes, AccessCheckResult, Deadline, FieldMask, ResponseRecorder, UserInfo};
 
-const AUTHORIZATION: &str = "authorization.k8s.io/v1";
-const RBAC: &str = "rbac.authorization.k8s.io/v1";
-const OWN_ACCESS: &str = "SelfSubjectAccessReview";
-const ANY_ACCESS: &str = "SubjectAccessReview";
+const AUTHORIZATION_API: &str = "authorization.k8s.io/v1";
+const RBAC_API: &str = "rbac.authorization.k8s.io/v1";
+const OWN_ACCESS_KIND: &str = "SelfSubjectAccessReview";
+const ANY_ACCESS_KIND: &str = "SubjectAccessReview";
 
 /// A kind of resource, such as `v1/Node` or `apps/v1/Deployment`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
@@ -41,22 +41,22 @@ impl ClusterKind {
 
     /// Returns the kind `SelfSubjectAccessReview`. A plugin to which this kind is granted may check the permissions of
     /// the request's user.
-    pub fn own_access() -> Self {
-        Self::new(AUTHORIZATION, OWN_ACCESS)
+    pub fn own_access_review() -> Self {
+        Self::new(AUTHORIZATION_API, OWN_ACCESS_KIND)
     }
 
     /// Returns the kind `SubjectAccessReview`. A plugin to which this kind is granted may check any user's permissions.
-    pub fn any_access() -> Self {
-        Self::new(AUTHORIZATION, ANY_ACCESS)
+    pub fn any_access_review() -> Self {
+        Self::new(AUTHORIZATION_API, ANY_ACCESS_KIND)
     }
 
     pub(crate) fn is_any_access(&self) -> bool {
-        self.api_version == AUTHORIZATION && self.kind == ANY_ACCESS
+        self.api_version == AUTHORIZATION_API && self.kind == ANY_ACCESS_KIND
     }
 
     /// Returns whether this is the kind of an access review. A grant of such a kind lets a plugin check permissions.
     pub fn is_access_review(&self) -> bool {
-        self.api_version == AUTHORIZATION && [OWN_ACCESS, ANY_ACCESS].contains(&self.kind.as_str())
+        self.api_version == AUTHORIZATION_API && [OWN_ACCESS_KIND, ANY_ACCESS_KIND].contains(&self.kind.as_str())
     }
 }
 
@@ -113,7 +113,7 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Fails when the permission cannot be checked. The plugin gets the error.
-    async fn access(
+    async fn check_access(
         &self,
         user: &UserInfo,
         action: &AccessAttributes,
@@ -193,7 +193,7 @@ impl<'a> RecordedCluster<'a> {
     ) -> Result<Option<String>, ClusterError> {
         let object = self.reader.get(kind, namespace, name, deadline).await?;
         if let Some(recorder) = self.recorder {
-            recorder.objects(kind, object.as_deref().map(Arc::from));
+            recorder.record_objects(kind, object.as_deref().map(Arc::from));
         }
         Ok(object)
     }
@@ -211,24 +211,24 @@ impl<'a> RecordedCluster<'a> {
     ) -> Result<ClusterPage, ClusterError> {
         let page = self.reader.list(kind, query, deadline).await?;
         if let Some(recorder) = self.recorder {
-            recorder.objects(kind, page.objects.iter().cloned());
+            recorder.record_objects(kind, page.objects.iter().cloned());
         }
         Ok(page)
     }
 }
 
 impl ResponseRecorder {
-    pub(crate) fn objects(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = Arc<str>>) {
+    pub(crate) fn record_objects(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = Arc<str>>) {
         let mut recorded = self.lock();
         recorded.looked_up = true;
         for object in objects {
-            recorded.keep(kind.clone(), object);
+            recorded.record_object(kind.clone(), object);
         }
     }
 
     /// Records the answer to a permission check. If the action is allowed, a role and a role binding that grant it are
     /// recorded as objects.
-    pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
+    pub fn record_access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
         let mut recorded = self.lock();
         recorded.looked_up = true;
         if !is_allowed {
@@ -260,17 +260,17 @@ impl ResponseRecorder {
             (name, _) => json!({"kind": "User", "name": name}),
         };
         let name = format!("recorded-{}", recorded.objects.len());
-        let role = json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]});
+        let role = json!({"apiVersion": RBAC_API, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]});
         let (kind, metadata) = match namespace {
             "" => ("ClusterRoleBinding", json!({"name": name})),
             namespace => ("RoleBinding", json!({"name": name, "namespace": namespace})),
         };
-        let binding = json!({"apiVersion": RBAC, "kind": kind, "metadata": metadata,
+        let binding = json!({"apiVersion": RBAC_API, "kind": kind, "metadata": metadata,
                              "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
                                          "name": name},
                              "subjects": [subject]});
-        recorded.keep(ClusterKind::new(RBAC, "ClusterRole"), role.to_string().into());
-        recorded.keep(ClusterKind::new(RBAC, kind), binding.to_string().into());
+        recorded.record_object(ClusterKind::new(RBAC_API, "ClusterRole"), role.to_string().into());
+        recorded.record_object(ClusterKind::new(RBAC_API, kind), binding.to_string().into());
     }
 }
 

@@ -44,12 +44,12 @@ pub enum InvalidGrant {
 
 impl Grants {
     /// Returns whether the plugin may check the permissions of the request's user.
-    pub fn own_access(&self) -> bool {
+    pub fn may_check_own_access(&self) -> bool {
         self.cluster.iter().any(ClusterKind::is_access_review)
     }
 
     /// Returns whether the plugin may check the permissions of any user.
-    pub fn any_access(&self) -> bool {
+    pub fn may_check_any_access(&self) -> bool {
         self.cluster.iter().any(ClusterKind::is_any_access)
     }
 
@@ -76,7 +76,7 @@ impl Grants {
     /// Compares these grants with the grants that an operator allows. For each grant that `allowed` does not include,
     /// returns a description, and the configuration key that would allow it, such as `allow.cluster`. Environment
     /// variables need no permission, because their values are written in the grant itself.
-    pub fn not_included_in(&self, allowed: &Self) -> Vec<(String, &'static str)> {
+    pub fn find_grants_beyond(&self, allowed: &Self) -> Vec<(String, &'static str)> {
         let Self {
             cluster,
             namespace: _,

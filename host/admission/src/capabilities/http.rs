@@ -11,7 +11,7 @@ use url::{Host, Position, Url};
 use self::answers::HttpAnswer;
 use crate::{
     Deadline, Failure, ResponseRecorder,
-    rules::path::{decode, lenient, overridden},
+    rules::path::{decode, find_override, lenient_readings},
 };
 
 /// A server to which a plugin may send requests: scheme (https; http for loopback addresses), host and port.
@@ -113,7 +113,7 @@ impl HttpGrant {
         let (method, path) = (request.method.as_str(), request.url.path());
         let header_pairs = request.headers.iter();
         let headers = header_pairs.map(|(name, value)| (name.as_str(), value.as_bytes()));
-        let overridden = overridden(method, &request.url[Position::BeforePath..], headers);
+        let override_source = find_override(method, &request.url[Position::BeforePath..], headers);
         let mut is_overridden = false;
         let mut fix = format!("add `{origin}` to {list}");
         for grant in grants.iter().filter(|grant| grant.origin == *origin) {
@@ -121,7 +121,7 @@ impl HttpGrant {
             let has_method = grant.methods.is_empty() || grant.methods.contains(method);
             let is_limited = !grant.paths.is_empty() || !grant.methods.is_empty();
             match (has_path, has_method) {
-                (true, true) if is_limited && overridden.is_some() => is_overridden = true,
+                (true, true) if is_limited && override_source.is_some() => is_overridden = true,
                 (true, true) => return Ok(grant),
                 (true, false) => {
                     fix = format!("add `{method}` to `methods` of `{origin}` in {list}");
@@ -131,19 +131,19 @@ impl HttpGrant {
                 }
             }
         }
-        if let Some(name) = overridden.filter(|_| is_overridden) {
+        if let Some(name) = override_source.filter(|_| is_overridden) {
             fix = format!("remove {name}, which names another method or path than the request's own");
         }
-        let mut request = format!("{method} {path}");
-        crate::verdict::shorten(&mut request, LONGEST_REQUEST);
+        let mut request_text = format!("{method} {path}");
+        crate::verdict::shorten(&mut request_text, REQUEST_TEXT_SIZE_MAX);
         Err(format!(
-            "{sender} sends a request to `{origin}` without permission ({request}); {fix}"
+            "{sender} sends a request to `{origin}` without permission ({request_text}); {fix}"
         ))
     }
 }
 
 /// The maximum size of a method and its path in an error message, in bytes. Longer ones are cut.
-const LONGEST_REQUEST: usize = 200;
+const REQUEST_TEXT_SIZE_MAX: usize = 200;
 
 /// A prefix of URL paths. `/v1/` includes every path below it; `/v1` also includes itself, but not `/v10`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl PathPrefix {
             let rest = reading.strip_prefix(prefix.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        is_included && lenient(path).is_some_and(|readings| readings.iter().all(is_within))
+        is_included && lenient_readings(path).is_some_and(|readings| readings.iter().all(is_within))
     }
 }
 
@@ -237,9 +237,9 @@ impl HttpRequest {
     ///
     /// Returns [`HttpError::Invalid`] if no request can be sent to the URL.
     pub fn parse(method: impl Into<String>, text: &str) -> Result<(Self, HttpOrigin), HttpError> {
-        if text.len() > URL_MAX {
+        if text.len() > URL_SIZE_MAX {
             return Err(HttpError::Invalid(format!(
-                "the URL has {} bytes; the limit is {URL_MAX}",
+                "the URL has {} bytes; the limit is {URL_SIZE_MAX}",
                 text.len()
             )));
         }
@@ -269,20 +269,20 @@ impl HttpRequest {
         recorder: Option<&ResponseRecorder>,
         deadline: Deadline,
     ) -> Result<HttpResponse, HttpError> {
-        let request = recorder.map(|recorder| (recorder, self.method.clone(), self.url.clone()));
-        let deadline = Deadline::after(deadline.remaining().mul_f64(TIME_FOR_REQUESTS));
-        let answered = tokio::time::timeout_at(deadline.instant(), sender.send(grant, self, deadline)).await;
-        let answer = answered.unwrap_or(Err(HttpError::Timeout));
-        if let Some((recorder, method, url)) = request {
-            recorder.http(HttpAnswer::recorded(&method, &url, &answer));
+        let recorded_request = recorder.map(|recorder| (recorder, self.method.clone(), self.url.clone()));
+        let deadline = Deadline::after(deadline.remaining().mul_f64(REQUEST_TIME_SHARE));
+        let timed_answer = tokio::time::timeout_at(deadline.instant(), sender.send(grant, self, deadline)).await;
+        let answer = timed_answer.unwrap_or(Err(HttpError::Timeout));
+        if let Some((recorder, method, url)) = recorded_request {
+            recorder.record_http(HttpAnswer::record(&method, &url, &answer));
         }
         answer
     }
 }
 
-const URL_MAX: usize = 16 << 10;
+const URL_SIZE_MAX: usize = 16 << 10;
 
-const TIME_FOR_REQUESTS: f64 = 0.9;
+const REQUEST_TIME_SHARE: f64 = 0.9;
 
 /// The HTTP requests that the host's configuration lets Kyverno policies send. A policy cannot grant itself requests.
 #[derive(Clone, Debug)]

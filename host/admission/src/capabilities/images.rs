@@ -30,7 +30,7 @@ pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Fails when the image cannot be read, or when a signature is missing.
-    async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError>;
+    async fn verify_signatures(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError>;
 }
 
 /// The manifest of an image.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::{Mode, keywords};
 
 /// The maximum number of log lines that the trace keeps of one hook call.
-const LINES: usize = 256;
+const LINES_MAX: usize = 256;
 /// The maximum total size of the log lines that the trace keeps of one hook call, in bytes.
-const BYTES: usize = 64 << 10;
+const LINES_SIZE_MAX: usize = 64 << 10;
 
 /// The severity of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +58,7 @@ tokio::task_local! {
     static CURRENT: Arc<Mutex<CallNotes>>;
 }
 
-fn change(change: impl FnOnce(&mut CallNotes)) {
+fn change_notes(change: impl FnOnce(&mut CallNotes)) {
     let _ = CURRENT.try_with(|notes| change(&mut notes.lock()));
 }
 
@@ -66,9 +66,9 @@ impl LogLine {
     /// Adds this line to the log lines of the stage that this task is calling. Drops the line if the stage has too many
     /// log lines already, or if this task is calling no stage.
     pub fn keep(self) {
-        change(|notes| {
+        change_notes(|notes| {
             let size = self.context.len() + self.message.len();
-            if notes.lines.len() < LINES && notes.bytes + size <= BYTES {
+            if notes.lines.len() < LINES_MAX && notes.bytes + size <= LINES_SIZE_MAX {
                 notes.bytes += size;
                 notes.lines.push(self);
             }
@@ -77,8 +77,8 @@ impl LogLine {
 }
 
 /// Records that the candidate plugin of the stage decides the request. Does nothing if this task is calling no stage.
-pub fn decided_by_candidate() {
-    change(|notes| notes.by_candidate = true);
+pub fn record_candidate_decision() {
+    change_notes(|notes| notes.by_candidate = true);
 }
 
 /// Returns whether the stage that this task is calling has the mode `Audit`.
@@ -88,13 +88,13 @@ pub fn is_audit() -> bool {
 }
 
 /// Wraps a future that another task will poll. The log lines that it writes still belong to the current call of a hook.
-pub(crate) fn with_current_notes<F: Future>(future: F) -> impl Future<Output = F::Output> {
+pub(crate) fn share_current_notes<F: Future>(future: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(CURRENT.try_with(Arc::clone).unwrap_or_default(), future)
 }
 
 /// Runs the call of a stage's hook. Returns its output, its log lines, and whether the stage's candidate plugin was
 /// called instead of its plugin.
-pub(crate) async fn with_notes<F: Future>(mode: Mode, call: F) -> (F::Output, Vec<LogLine>, bool) {
+pub(crate) async fn run_with_notes<F: Future>(mode: Mode, call: F) -> (F::Output, Vec<LogLine>, bool) {
     let notes = Arc::new(Mutex::new(CallNotes {
         is_audit: mode == Mode::Audit,
         ..CallNotes::default()
@@ -123,12 +123,12 @@ mod tests {
             tokio::task::yield_now().await;
             tokio::spawn(async { line("elsewhere").keep() }).await.unwrap();
             let name = name.to_owned();
-            let moved = with_current_notes(async move { line(&name).keep() });
+            let moved = share_current_notes(async move { line(&name).keep() });
             tokio::spawn(moved).await.unwrap();
         };
         let (((), one, _), ((), other, _)) = tokio::join!(
-            with_notes(Mode::Enforce, call("a")),
-            with_notes(Mode::Enforce, call("b"))
+            run_with_notes(Mode::Enforce, call("a")),
+            run_with_notes(Mode::Enforce, call("b"))
         );
         assert_eq!(one, [line("a"), line("a")]);
         assert_eq!(other, [line("b"), line("b")]);
@@ -136,26 +136,29 @@ mod tests {
 
     #[tokio::test]
     async fn the_notes_of_a_call_show_that_a_candidate_decided() {
-        decided_by_candidate();
-        let ((), _, plugin) = with_notes(Mode::Enforce, async {
-            tokio::spawn(async { decided_by_candidate() }).await.unwrap()
+        record_candidate_decision();
+        let ((), _, plugin) = run_with_notes(Mode::Enforce, async {
+            tokio::spawn(async { record_candidate_decision() }).await.unwrap()
         })
         .await;
         let call = async {
-            decided_by_candidate();
+            record_candidate_decision();
             std::future::pending::<()>().await;
         };
         let timeout = tokio::time::timeout(std::time::Duration::ZERO, call);
-        let (_, _, candidate) = with_notes(Mode::Enforce, timeout).await;
+        let (_, _, candidate) = run_with_notes(Mode::Enforce, timeout).await;
         assert!(!plugin && candidate);
     }
 
     #[tokio::test]
     async fn the_log_lines_of_a_call_are_limited_in_number_and_size() {
-        let ((), many, _) = with_notes(Mode::Enforce, async { (0..2 * LINES).for_each(|_| line("a").keep()) }).await;
-        assert_eq!(many.len(), LINES);
-        let ((), long, _) = with_notes(Mode::Enforce, async {
-            (0..3).for_each(|_| line(&"a".repeat(BYTES / 2)).keep())
+        let ((), many, _) = run_with_notes(Mode::Enforce, async {
+            (0..2 * LINES_MAX).for_each(|_| line("a").keep())
+        })
+        .await;
+        assert_eq!(many.len(), LINES_MAX);
+        let ((), long, _) = run_with_notes(Mode::Enforce, async {
+            (0..3).for_each(|_| line(&"a".repeat(LINES_SIZE_MAX / 2)).keep())
         })
         .await;
         assert_eq!(long.len(), 2);

@@ -1,8 +1,8 @@
 //! Applies the verdicts of hooks to objects, and checks the resulting objects.
 
 use crate::{
-    Deadline, Denial, Failure, FailureKind, Object, Patch, Request, SpellingError, Verdict, object::head::unique_keys,
-    scheduling::offload::offload,
+    Deadline, Denial, Failure, FailureKind, Object, Patch, Request, SpellingError, Verdict,
+    object::head::check_unique_keys, scheduling::offload::offload,
 };
 
 /// The effect of a verdict on the request.
@@ -26,7 +26,7 @@ impl Verdict {
     /// # Errors
     ///
     /// Fails when the verdict cannot be applied by the deadline, breaks a rule, or exceeds a limit of [`Patch`].
-    pub async fn effect(self, request: &Request, deadline: Deadline) -> Result<Effect, Failure> {
+    pub async fn into_effect(self, request: &Request, deadline: Deadline) -> Result<Effect, Failure> {
         match self {
             Self::Allow => return Ok(Effect::None),
             Self::Deny(denial) => return Ok(Effect::Deny(denial)),
@@ -54,8 +54,8 @@ impl Verdict {
             Self::Allow | Self::Deny(_) => 0,
         };
         offload(size + change_size, deadline, move || match self {
-            Self::Patch(patch) => rules.patch(patch, deadline),
-            Self::Replace(after) => rules.replace(after),
+            Self::Patch(patch) => rules.apply_patch(patch, deadline),
+            Self::Replace(after) => rules.check_replacement(after),
             Self::Allow | Self::Deny(_) => Ok(Effect::None),
         })
         .await?
@@ -69,21 +69,21 @@ struct ChangeRules {
 }
 
 impl ChangeRules {
-    fn patch(&self, patch: Patch, deadline: Deadline) -> Result<Effect, Failure> {
-        let after = patch.apply_by(&self.before, Some(deadline))?;
-        if self.before.is(&after) {
+    fn apply_patch(&self, patch: Patch, deadline: Deadline) -> Result<Effect, Failure> {
+        let after = patch.apply_with_deadline(&self.before, Some(deadline))?;
+        if self.before.is_same(&after) {
             return Ok(Effect::None);
         }
         if self.spelling.may_be_broken_by(&patch)
             && let Some(after) = self.canonical_object(&after)?
         {
-            return self.difference(after);
+            return self.effect_of_difference(after);
         }
         self.keep_identity(&after, Some(&patch))?;
         Ok(Effect::Change(after, patch))
     }
 
-    fn replace(&self, after: Object) -> Result<Effect, Failure> {
+    fn check_replacement(&self, after: Object) -> Result<Effect, Failure> {
         let (before, text) = (self.before.text(), after.text());
         if before == text {
             return Ok(Effect::None);
@@ -98,18 +98,21 @@ impl ChangeRules {
                 ),
             ));
         }
-        unique_keys(text).map_err(invalid)?;
-        self.difference(self.canonical_object(&after)?.unwrap_or(after))
+        check_unique_keys(text).map_err(invalid_object)?;
+        self.effect_of_difference(self.canonical_object(&after)?.unwrap_or(after))
     }
 
     fn canonical_object(&self, after: &Object) -> Result<Option<Object>, Failure> {
-        let text = self.spelling.canonical(after.text()).map_err(|error| match error {
-            SpellingError::Json(error) | SpellingError::Ambiguous(error) => invalid(error),
-        })?;
-        text.map(|text| Object::parse(text).map_err(invalid)).transpose()
+        let text = self
+            .spelling
+            .canonical_text(after.text())
+            .map_err(|error| match error {
+                SpellingError::Json(error) | SpellingError::Ambiguous(error) => invalid_object(error),
+            })?;
+        text.map(|text| Object::parse(text).map_err(invalid_object)).transpose()
     }
 
-    fn difference(&self, after: Object) -> Result<Effect, Failure> {
+    fn effect_of_difference(&self, after: Object) -> Result<Effect, Failure> {
         self.keep_identity(&after, None)?;
         let patch = Patch::between(&self.before, &after);
         Ok(if patch.is_empty() {
@@ -120,14 +123,14 @@ impl ChangeRules {
     }
 
     fn keep_identity(&self, after: &Object, patch: Option<&Patch>) -> Result<(), Failure> {
-        match self.identity.change(&self.before, after, patch) {
+        match self.identity.describe_change(&self.before, after, patch) {
             None => Ok(()),
             Some(change) => Err(Failure::new(FailureKind::IdentityChanged, change)),
         }
     }
 }
 
-fn invalid(error: impl std::fmt::Display) -> Failure {
+fn invalid_object(error: impl std::fmt::Display) -> Failure {
     Failure::new(
         FailureKind::InvalidResponse,
         format!("the verdict results in an ambiguous object: {error}"),

@@ -10,7 +10,7 @@ use crate::{
     AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Effect, Failure, FailurePolicy, LogLine,
     NamespaceSource, Object, Outcome, Patch, Phase, RefusalCause, Reinvocation, Request, RequestRefusal, SkipReason,
     Stage, StageResult, TraceRow,
-    capabilities::log::with_notes,
+    capabilities::log::run_with_notes,
     chain::expansion::GeneratedObjects,
     chain::spans::ChainSpan,
     chain::stage_turn::{ResponseNotes, StageTurn, TurnResult},
@@ -35,7 +35,7 @@ pub struct Evaluation {
     /// The request as the next stage gets it. A hook or an audit may still be reading it when a stage changes the
     /// object. The change is then made to a copy of the request, so that the hook or audit does not see it.
     request: Arc<Request>,
-    original: Option<Object>,
+    original_object: Option<Object>,
     start_time: Instant,
     deadline: Deadline,
     revision: u64,
@@ -46,7 +46,7 @@ pub struct Evaluation {
     refusal: Option<RequestRefusal>,
     /// Whether the request was denied by a policy whose message names the policy. If so, the denials of further such
     /// policies are added to the message, so that the client sees all of them.
-    is_joined: bool,
+    joins_denials: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -63,7 +63,7 @@ struct ReinvokedStage<'a> {
     /// counts, too, it is the revision before the first call.
     revision: u64,
     /// The stage's index in the list of audits; `None` unless the stage has the mode `Audit`.
-    audit: Option<usize>,
+    audit_index: Option<usize>,
 }
 
 struct FinishedTurn {
@@ -76,7 +76,7 @@ impl Evaluation {
     /// Starts an evaluation. The deadline applies to all chains together.
     pub fn new(request: Request, deadline: Deadline) -> Self {
         Self {
-            original: request.object.clone(),
+            original_object: request.object.clone(),
             request: Arc::new(request),
             start_time: Instant::now(),
             deadline,
@@ -86,7 +86,7 @@ impl Evaluation {
             audit_annotations: Vec::new(),
             trace: Vec::new(),
             refusal: None,
-            is_joined: false,
+            joins_denials: false,
         }
     }
 
@@ -106,7 +106,7 @@ impl Evaluation {
         self.validate(stages_in(chains, Phase::Validating), sources, &mut audits)
             .await;
         self.shorten_patch().await;
-        self.audit(&audits, sources).await;
+        self.call_audited_stages(&audits, sources).await;
     }
 
     async fn mutate<'a>(
@@ -119,40 +119,45 @@ impl Evaluation {
         let mut spans = ChainSpan::default();
         for entry in stages {
             let spec = &entry.stage.spec;
-            let audit = self.queue_audit(entry, audits);
-            let before = self.revision;
-            let had_turn = audit.is_some() || {
+            let audit_index = self.queue_audit(entry, audits);
+            let revision_before = self.revision;
+            let had_turn = audit_index.is_some() || {
                 let span = match self.refusal {
                     None => spans.stage_span(entry),
                     Some(_) => Span::none(),
                 };
-                self.step(entry, 1, sources).instrument(span).await
+                self.call_mutating_stage(entry, 1, sources).instrument(span).await
             };
             if had_turn && spec.reinvocation == Reinvocation::IfNeeded {
                 reinvocations.push(ReinvokedStage {
                     entry,
                     revision: if spec.reinvoked_by_itself {
-                        before
+                        revision_before
                     } else {
                         self.revision
                     },
-                    audit,
+                    audit_index,
                 });
             }
         }
-        for ReinvokedStage { entry, revision, audit } in reinvocations {
+        for ReinvokedStage {
+            entry,
+            revision,
+            audit_index: audit,
+        } in reinvocations
+        {
             if self.refusal.is_some() || self.revision == revision {
                 continue;
             }
             match audit {
                 None => {
-                    let step = self.step(entry, 2, sources);
+                    let step = self.call_mutating_stage(entry, 2, sources);
                     step.instrument(spans.stage_span(entry)).await;
                 }
                 Some(audit) => {
-                    let row = self.reserve(entry, 2);
+                    let row_index = self.reserve_row(entry, 2);
                     if let Some(audit) = audits.get_mut(audit) {
-                        audit.rounds.push((Arc::clone(&self.request), row));
+                        audit.rounds.push((Arc::clone(&self.request), row_index));
                     }
                 }
             }
@@ -169,7 +174,7 @@ impl Evaluation {
         let mut enforced_stages = Vec::new();
         for entry in stages {
             if is_refused || self.queue_audit(entry, audits).is_none() {
-                enforced_stages.push((entry, self.reserve(entry, 1)));
+                enforced_stages.push((entry, self.reserve_row(entry, 1)));
             }
         }
         if is_refused {
@@ -177,7 +182,7 @@ impl Evaluation {
         }
         let timed_results = {
             let generated_objects = GeneratedObjects::default();
-            let turn = self.turn(sources, &generated_objects);
+            let turn = self.new_turn(sources, &generated_objects);
             let mut spans = ChainSpan::default();
             let turns = enforced_stages
                 .iter()
@@ -185,8 +190,8 @@ impl Evaluation {
             join_all(turns).await
         };
         for ((entry, row), (turn_result, timing)) in enforced_stages.into_iter().zip(timed_results) {
-            let finished_turn = self.settle(entry, turn_result, timing);
-            self.fill(row, finished_turn);
+            let finished_turn = self.apply_turn_result(entry, turn_result, timing);
+            self.fill_row(row, finished_turn);
         }
     }
 
@@ -196,12 +201,12 @@ impl Evaluation {
         if self.revision < 2 {
             return;
         }
-        let (Some(before), Some(after)) = (self.original.clone(), self.request.object.clone()) else {
+        let (Some(before), Some(after)) = (self.original_object.clone(), self.request.object.clone()) else {
             return;
         };
         let bytes = before.text().len() + after.text().len();
         let is_long = self.patch.len() > Patch::MAX_OPERATIONS;
-        let shorter = move || {
+        let compute_shorter_patch = move || {
             if before == after {
                 Some(Patch::default())
             } else {
@@ -209,7 +214,7 @@ impl Evaluation {
             }
         };
         // If the shorter patch cannot be computed, the long patch is kept, because its result is the same.
-        if let Ok(Some(patch)) = offload(bytes, self.deadline, shorter).await {
+        if let Ok(Some(patch)) = offload(bytes, self.deadline, compute_shorter_patch).await {
             self.patch = patch;
         }
     }
@@ -222,7 +227,7 @@ impl Evaluation {
     /// Returns the request as it was before all chains, and the outcome of the chains that have run so far.
     pub fn finish(self) -> (Request, Outcome) {
         let mut request = Arc::unwrap_or_clone(self.request);
-        let object = std::mem::replace(&mut request.object, self.original);
+        let object = std::mem::replace(&mut request.object, self.original_object);
         let outcome = Outcome {
             uid: request.uid.clone(),
             decision: self.refusal.map_or(Decision::Allowed, Decision::Refused),
@@ -236,22 +241,31 @@ impl Evaluation {
     }
 
     /// Calls a mutating stage, and applies its effect. Returns whether the hook was called.
-    async fn step(&mut self, entry: StageInChain<'_>, round: u8, sources: EvaluationSources<'_>) -> bool {
+    async fn call_mutating_stage(
+        &mut self,
+        entry: StageInChain<'_>,
+        round: u8,
+        sources: EvaluationSources<'_>,
+    ) -> bool {
         if self.refusal.is_some() {
-            self.reserve(entry, round);
+            self.reserve_row(entry, round);
             return false;
         }
-        let row = self.reserve(entry, round);
+        let row_index = self.reserve_row(entry, round);
         let generated_objects = GeneratedObjects::default();
-        let turn = self.turn(sources, &generated_objects);
+        let turn = self.new_turn(sources, &generated_objects);
         let (turn_result, timing) = take_timed_turn(turn, entry).await;
         let was_called = matches!(turn_result, TurnResult::Answered(_));
-        let finished_turn = self.settle(entry, turn_result, timing);
-        self.fill(row, finished_turn);
+        let finished_turn = self.apply_turn_result(entry, turn_result, timing);
+        self.fill_row(row_index, finished_turn);
         was_called
     }
 
-    fn turn<'a>(&'a self, sources: EvaluationSources<'a>, generated_objects: &'a GeneratedObjects) -> StageTurn<'a> {
+    fn new_turn<'a>(
+        &'a self,
+        sources: EvaluationSources<'a>,
+        generated_objects: &'a GeneratedObjects,
+    ) -> StageTurn<'a> {
         StageTurn {
             request: &self.request,
             start_time: self.start_time,
@@ -261,7 +275,7 @@ impl Evaluation {
         }
     }
 
-    fn reserve(&mut self, entry: StageInChain<'_>, round: u8) -> usize {
+    fn reserve_row(&mut self, entry: StageInChain<'_>, round: u8) -> usize {
         let spec = &entry.stage.spec;
         self.trace.push(TraceRow {
             mode: spec.mode,
@@ -276,7 +290,7 @@ impl Evaluation {
         self.trace.len() - 1
     }
 
-    fn fill(&mut self, row: usize, finished_turn: FinishedTurn) {
+    fn fill_row(&mut self, row: usize, finished_turn: FinishedTurn) {
         if let Some(row) = self.trace.get_mut(row) {
             row.result = finished_turn.result;
             row.exception = finished_turn.exception;
@@ -287,7 +301,12 @@ impl Evaluation {
         }
     }
 
-    fn settle(&mut self, entry: StageInChain<'_>, turn_result: TurnResult, timing: TurnTiming) -> FinishedTurn {
+    fn apply_turn_result(
+        &mut self,
+        entry: StageInChain<'_>,
+        turn_result: TurnResult,
+        timing: TurnTiming,
+    ) -> FinishedTurn {
         let mut exception = None;
         let result = match turn_result {
             TurnResult::DeadlinePassed => {
@@ -296,9 +315,9 @@ impl Evaluation {
             }
             TurnResult::Skipped {
                 reason,
-                exception: matching,
+                exception: matching_exception,
             } => {
-                exception = matching;
+                exception = matching_exception;
                 if reason == SkipReason::DryRun {
                     self.refuse(entry, RefusalCause::DryRunUnsupported);
                 }
@@ -319,12 +338,12 @@ impl Evaluation {
     fn deny(&mut self, entry: StageInChain<'_>, denial: &Denial) {
         match &mut self.refusal {
             Some(RequestRefusal {
-                cause: RefusalCause::Denied(first),
+                cause: RefusalCause::Denied(first_denial),
                 ..
-            }) if self.is_joined && entry.stage.spec.denials_name_policy => first.join(denial),
+            }) if self.joins_denials && entry.stage.spec.denials_name_policy => first_denial.join(denial),
             Some(_) => {}
             None => {
-                self.is_joined = entry.stage.spec.denials_name_policy;
+                self.joins_denials = entry.stage.spec.denials_name_policy;
                 self.refuse(entry, RefusalCause::Denied(denial.clone()));
             }
         }
@@ -338,8 +357,12 @@ impl Evaluation {
         });
     }
 
-    fn enforce(&mut self, entry: StageInChain<'_>, effect: Result<(Effect, ResponseNotes), Failure>) -> StageResult {
-        let (effect, notes) = match effect {
+    fn enforce(
+        &mut self,
+        entry: StageInChain<'_>,
+        effect_result: Result<(Effect, ResponseNotes), Failure>,
+    ) -> StageResult {
+        let (effect, notes) = match effect_result {
             Ok(effect) => effect,
             Err(failure) => {
                 if entry.stage.spec.failure_policy == FailurePolicy::Fail {
@@ -394,7 +417,8 @@ struct TurnTiming {
 
 async fn take_timed_turn(turn: StageTurn<'_>, entry: StageInChain<'_>) -> (TurnResult, TurnTiming) {
     let start_time = Instant::now();
-    let (turn_result, log, by_candidate) = with_notes(entry.stage.spec.mode, turn.take(entry.phase, entry.stage)).await;
+    let (turn_result, log, by_candidate) =
+        run_with_notes(entry.stage.spec.mode, turn.take(entry.phase, entry.stage)).await;
     let timing = TurnTiming {
         start: start_time - turn.start_time,
         duration: start_time.elapsed(),

@@ -57,7 +57,7 @@ impl Exception {
             && (self.namespaces.is_empty() || is_one_of(&self.namespaces, namespace))
             && (self.users.is_empty() || is_one_of(&self.users, &user.username))
             && (self.groups.is_empty() || user.groups.iter().any(|group| is_one_of(&self.groups, group)))
-            && (self.names.is_empty() || is_one_of(&self.names, &name(request)))
+            && (self.names.is_empty() || is_one_of(&self.names, &object_name(request)))
             && self
                 .match_conditions
                 .matches(request, authorizer, deadline)
@@ -66,7 +66,7 @@ impl Exception {
     }
 }
 
-fn name(request: &Request) -> Cow<'_, str> {
+fn object_name(request: &Request) -> Cow<'_, str> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct ExemptedMetadata {

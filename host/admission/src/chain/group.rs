@@ -160,7 +160,7 @@ impl Hook for HookGroup {
             let (Some((name, hook)), Some(answer)) = (self.members.get(next), answers.get_mut(next)) else {
                 break None;
             };
-            *answer = Some(ask(name, &**hook, request, deadline, &mut response).await);
+            *answer = Some(call_member(name, &**hook, request, deadline, &mut response).await);
         };
         match group_truth {
             Some(true) => {
@@ -182,7 +182,7 @@ impl Hook for HookGroup {
     }
 }
 
-async fn ask(
+async fn call_member(
     name: &str,
     hook: &dyn Hook,
     request: &Arc<Request>,
@@ -197,7 +197,7 @@ async fn ask(
     let notes = answer.audit_annotations.into_iter();
     let prefixed_annotations = notes.map(|(key, value)| (format!("{name}.{key}"), value));
     response.audit_annotations.extend(prefixed_annotations);
-    match answer.verdict.effect(request, deadline).await {
+    match answer.verdict.into_effect(request, deadline).await {
         Ok(Effect::None) => MemberAnswer::Allowed,
         Ok(Effect::Deny(denial)) => MemberAnswer::Denied(denial),
         Ok(Effect::Change(..)) => MemberAnswer::Failed(Failure::new(

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The tracing target of the spans of chains and stages. They have the level `DEBUG`, and cost nothing unless enabled.
-pub const SPANS: &str = "admittance::otel";
+pub const SPAN_TARGET: &str = "admittance::otel";
 
 #[derive(Default)]
 pub(crate) struct ChainSpan<'a>(Option<(&'a Arc<str>, Span)>);
@@ -21,7 +21,7 @@ impl<'a> ChainSpan<'a> {
             Some((current, span)) if std::ptr::eq(*current, entry.chain) => span.clone(),
             _ => {
                 let span = debug_span!(
-                    target: SPANS,
+                    target: SPAN_TARGET,
                     "chain",
                     otel.name = %format_args!("chain {}", entry.chain),
                     admittance.chain = &**entry.chain,
@@ -34,9 +34,9 @@ impl<'a> ChainSpan<'a> {
     }
 }
 
-pub(crate) fn of_stage(stage: &Stage) -> Span {
+pub(crate) fn new_stage_span(stage: &Stage) -> Span {
     debug_span!(
-        target: SPANS,
+        target: SPAN_TARGET,
         "stage",
         otel.name = %format_args!("stage {}", stage.spec.name),
         otel.status_code = Empty,
@@ -48,7 +48,7 @@ pub(crate) fn of_stage(stage: &Stage) -> Span {
     )
 }
 
-pub(crate) fn record(span: &Span, answer: &Result<(Effect, ResponseNotes), Failure>) {
+pub(crate) fn record_answer(span: &Span, answer: &Result<(Effect, ResponseNotes), Failure>) {
     match answer {
         Ok((effect, _)) => {
             let verdict = match effect {

@@ -107,7 +107,7 @@ impl StageSpec {
     }
 
     /// Creates a stage with these settings and this hook.
-    pub fn with(self, hook: impl Hook) -> Stage {
+    pub fn with_hook(self, hook: impl Hook) -> Stage {
         Stage {
             spec: self,
             hook: Arc::new(hook),
@@ -118,7 +118,7 @@ impl StageSpec {
 impl Stage {
     /// Creates a stage with the settings of [`StageSpec::new`].
     pub fn new(name: impl Into<Arc<str>>, hook: impl Hook) -> Self {
-        StageSpec::new(name).with(hook)
+        StageSpec::new(name).with_hook(hook)
     }
 }
 

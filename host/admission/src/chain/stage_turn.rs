@@ -32,7 +32,7 @@ pub(crate) enum TurnResult {
 }
 
 impl TurnResult {
-    fn skipped(reason: SkipReason) -> Self {
+    fn from_skip_reason(reason: SkipReason) -> Self {
         Self::Skipped {
             reason,
             exception: None,
@@ -71,7 +71,7 @@ impl Stage {
         }
         let possible_request = turn.stage_request(&self.spec, deadline).await;
         Ok(turn
-            .skip(self, &possible_request, deadline)
+            .find_skip(self, &possible_request, deadline)
             .await?
             .map(|(reason, _)| reason))
     }
@@ -81,28 +81,31 @@ impl StageTurn<'_> {
     pub(crate) async fn take(&self, phase: Phase, stage: &Stage) -> TurnResult {
         // A disabled stage must not refuse any request, even after the deadline.
         if stage.spec.is_disabled {
-            return TurnResult::skipped(SkipReason::Disabled);
+            return TurnResult::from_skip_reason(SkipReason::Disabled);
         }
         if self.deadline.has_passed() {
             return TurnResult::DeadlinePassed;
         }
         let deadline = self.deadline.within(stage.spec.timeout);
         let possible_request = self.stage_request(&stage.spec, deadline).await;
-        match self.skip(stage, &possible_request, deadline).await {
+        match self.find_skip(stage, &possible_request, deadline).await {
             Ok(Some((reason, exception))) => return TurnResult::Skipped { reason, exception },
             Err(failure) => return TurnResult::Unselected(failure),
             Ok(None) => {}
         }
-        // `possible_request` has a request here: else `skip` gives a reason or a failure, and this function returns
-        // above. So the fallback is never used.
+        // `possible_request` has a request here: else `find_skip` gives a reason or a failure, and this function
+        // returns above. So the fallback is never used.
         let stage_request = possible_request.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
         let turn = StageTurn {
             request: &stage_request,
             ..*self
         };
-        let span = spans::of_stage(stage);
-        let answer = turn.answer(phase, stage, deadline).instrument(span.clone()).await;
-        spans::record(&span, &answer);
+        let span = spans::new_stage_span(stage);
+        let answer = turn
+            .answer_request(phase, stage, deadline)
+            .instrument(span.clone())
+            .await;
+        spans::record_answer(&span, &answer);
         TurnResult::Answered(answer)
     }
 
@@ -122,7 +125,7 @@ impl StageTurn<'_> {
         Ok(expanded_request.await?.map(Cow::Owned))
     }
 
-    async fn answer(
+    async fn answer_request(
         &self,
         phase: Phase,
         stage: &Stage,
@@ -132,11 +135,11 @@ impl StageTurn<'_> {
             .call(stage, deadline)
             .await?
             .with_message(stage.spec.message.as_deref())
-            .named_by(&stage.spec);
-        self.judge(phase, response.bounded(), deadline).await
+            .with_names_policy(&stage.spec);
+        self.apply_verdict(phase, response.into_bounded(), deadline).await
     }
 
-    async fn skip(
+    async fn find_skip(
         &self,
         stage: &Stage,
         possible_request: &Result<Option<Cow<'_, Arc<Request>>>, Failure>,
@@ -152,7 +155,7 @@ impl StageTurn<'_> {
         }
         // The evaluation of the rules and selectors may have failed. An exception exempts the request even then, so the
         // exceptions are checked before the failure is returned.
-        if let Some(exception) = self.exception(stage).await {
+        if let Some(exception) = self.matching_exception(stage).await {
             return Ok(Some((SkipReason::Exception, Some(exception))));
         }
         rules_skip_reason?;
@@ -160,7 +163,7 @@ impl StageTurn<'_> {
         Ok(is_refused.then_some((SkipReason::DryRun, None)))
     }
 
-    async fn exception(&self, stage: &Stage) -> Option<Arc<str>> {
+    async fn matching_exception(&self, stage: &Stage) -> Option<Arc<str>> {
         for exception in &stage.spec.exceptions {
             let authorizer = self.sources.authorizer;
             if exception.matches(self.request, authorizer, self.deadline).await {
@@ -176,15 +179,15 @@ impl StageTurn<'_> {
         match timeout_at(deadline.instant(), call).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(panic)) => Err(Failure::new(FailureKind::Trap, panic_message(&*panic))),
-            Err(_) if deadline == self.deadline => Err(timed_out("no verdict before the request's deadline")),
-            Err(_) => Err(timed_out(&format!(
+            Err(_) if deadline == self.deadline => Err(timeout_failure("no verdict before the request's deadline")),
+            Err(_) => Err(timeout_failure(&format!(
                 "no verdict within the stage's timeout of {:?}",
                 stage.spec.timeout
             ))),
         }
     }
 
-    async fn judge(
+    async fn apply_verdict(
         &self,
         phase: Phase,
         response: Response,
@@ -195,7 +198,7 @@ impl StageTurn<'_> {
             warnings,
             audit_annotations,
         } = response;
-        let effect = verdict.effect(self.request, deadline).await?;
+        let effect = verdict.into_effect(self.request, deadline).await?;
         if phase == Phase::Validating && matches!(effect, Effect::Change(..)) {
             return Err(Failure::new(
                 FailureKind::InvalidResponse,
@@ -260,7 +263,7 @@ async fn selector_skip_reason(
         let matches = selector.matches(request, sources.namespaces);
         let matches = timeout_at(deadline.instant(), matches)
             .await
-            .map_err(|_| timed_out("timeout while reading the labels of the namespace"))?
+            .map_err(|_| timeout_failure("timeout while reading the labels of the namespace"))?
             .map_err(|error| Failure::new(FailureKind::NamespaceUnknown, error.to_string()))?;
         if !matches {
             return Ok(Some(SkipReason::NamespaceSelector));
@@ -278,7 +281,7 @@ async fn selector_skip_reason(
     Ok(None)
 }
 
-fn timed_out(message: &str) -> Failure {
+fn timeout_failure(message: &str) -> Failure {
     Failure::new(FailureKind::Timeout, message)
 }
 

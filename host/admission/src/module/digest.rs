@@ -18,7 +18,7 @@ pub struct InvalidDigest(pub String);
 
 impl Digest {
     /// Computes the digest of these bytes.
-    pub fn of(bytes: impl AsRef<[u8]>) -> Self {
+    pub fn of_bytes(bytes: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
@@ -57,7 +57,7 @@ impl Digest {
     }
 
     /// Returns the first 12 hexadecimal digits of the digest, for display.
-    pub fn short(self) -> String {
+    pub fn to_short_hex(self) -> String {
         let mut digits = self.to_hex();
         digits.truncate(12);
         digits
@@ -95,8 +95,8 @@ mod tests {
     fn a_digest_round_trips_through_text() {
         // The test vector for "abc" in FIPS 180-2.
         let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(Digest::of("abc").to_string(), text);
-        assert_eq!(text.parse(), Ok(Digest::of("abc")));
+        assert_eq!(Digest::of_bytes("abc").to_string(), text);
+        assert_eq!(text.parse(), Ok(Digest::of_bytes("abc")));
         for wrong in ["", "sha256:", "sha256:ab", "md5:00", &text[7..], &format!("{text}0")] {
             assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
         }

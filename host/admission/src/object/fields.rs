@@ -7,13 +7,13 @@ use serde_json::value::RawValue;
 use crate::{PointerPattern, patch::pointer::MemberTexts};
 
 /// The maximum number of JSON Pointers from which a field mask is created.
-const PATTERNS: usize = 64;
+const POINTERS_MAX: usize = 64;
 
 /// The maximum number of segments in a JSON Pointer of a field mask.
-const DEPTH: usize = 32;
+const SEGMENTS_MAX: usize = 32;
 
 /// The segment of a pointer that selects every element of a list.
-const EACH: &str = "*";
+const EACH_ELEMENT: &str = "*";
 
 /// The fields to which objects are reduced. By default, objects stay whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,9 +35,9 @@ impl FieldMask {
         for (count, text) in pointers.into_iter().enumerate() {
             let PointerPattern(pointer) = text.parse().map_err(|error: crate::PointerError| error.to_string())?;
             let segments = pointer.segments();
-            if count == PATTERNS || segments.len() > DEPTH {
+            if count == POINTERS_MAX || segments.len() > SEGMENTS_MAX {
                 return Err(format!(
-                    "there are more than {PATTERNS} fields, or one has more than {DEPTH} segments"
+                    "there are more than {POINTERS_MAX} fields, or one has more than {SEGMENTS_MAX} segments"
                 ));
             }
             if segments.is_empty() {
@@ -105,18 +105,18 @@ impl SelectedFields {
                 for (key, member) in serde_json::from_str::<MemberTexts<'_>>(value)?.0 {
                     if let Some(fields) = self.0.get(&key) {
                         let key = serde_json::to_string(&key)?;
-                        fields.write_after(&format!("{key}:"), member, out)?;
+                        fields.write_with_prefix(&format!("{key}:"), member, out)?;
                     }
                 }
                 out.push('}');
             }
             Some(b'[') => {
-                let Some(fields) = self.0.get(EACH) else {
+                let Some(fields) = self.0.get(EACH_ELEMENT) else {
                     return Ok(false);
                 };
                 out.push('[');
                 for element in serde_json::from_str::<Vec<&RawValue>>(value)? {
-                    fields.write_after("", element, out)?;
+                    fields.write_with_prefix("", element, out)?;
                 }
                 out.push(']');
             }
@@ -125,7 +125,7 @@ impl SelectedFields {
         Ok(true)
     }
 
-    fn write_after(&self, before: &str, value: &RawValue, out: &mut String) -> Result<(), serde_json::Error> {
+    fn write_with_prefix(&self, before: &str, value: &RawValue, out: &mut String) -> Result<(), serde_json::Error> {
         let start = out.len();
         if !out.ends_with(['{', '[']) {
             out.push(',');
@@ -185,11 +185,11 @@ mod tests {
         assert!(mask(&[]).selects_all() && !mask(&[]).is_metadata());
         assert!(mask(&["/metadata/labels"]).is_metadata());
         assert!(!mask(&["/metadata/labels", "/spec"]).is_metadata());
-        let deep = "/a".repeat(DEPTH + 1);
+        let deep = "/a".repeat(SEGMENTS_MAX + 1);
         for (pointers, expected) in [
             (vec!["spec"], "`spec` is not a JSON Pointer"),
             (vec![deep.as_str()], "32 segments"),
-            (vec!["/a"; PATTERNS + 1], "more than 64 fields"),
+            (vec!["/a"; POINTERS_MAX + 1], "more than 64 fields"),
         ] {
             let error = FieldMask::new(pointers).unwrap_err();
             assert!(error.contains(expected), "{error}");

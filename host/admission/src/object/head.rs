@@ -10,7 +10,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     Labels,
-    object::spelling::{KEYS, METADATA_KEYS, same_key},
+    object::spelling::{METADATA_KEYS, TOP_LEVEL_KEYS, same_key},
     object::tree::MemberKey,
     shortened,
 };
@@ -40,7 +40,7 @@ impl ObjectHead {
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let top = TopLevel {
-            skips: skip(text.trim_ascii_start().as_bytes()).is_some(),
+            skips_values: value_length(text.trim_ascii_start().as_bytes()).is_some(),
         };
         let head = top.deserialize(&mut deserializer)?;
         deserializer.end()?;
@@ -55,28 +55,28 @@ impl ObjectHead {
         let (mut api_version, mut kind, mut metadata) = (None, None, None);
         let mut is_ambiguous = false;
         let mut rest = text.trim_ascii().strip_prefix('{')?.trim_ascii_start();
-        while let Some(key_on) = rest.strip_prefix('"') {
-            let after_key = after_string(key_on.as_bytes())?;
-            let key = key_on.get(..key_on.len() - after_key.len() - 1)?;
-            let after_key = key_on.get(key.len() + 1..)?.trim_ascii_start();
-            let value_on = after_key.strip_prefix(':')?.trim_ascii_start();
-            let value = value_on.get(..skip(value_on.as_bytes())?)?;
+        while let Some(text_from_key) = rest.strip_prefix('"') {
+            let bytes_after_key = bytes_after_string(text_from_key.as_bytes())?;
+            let key = text_from_key.get(..text_from_key.len() - bytes_after_key.len() - 1)?;
+            let text_after_key = text_from_key.get(key.len() + 1..)?.trim_ascii_start();
+            let text_from_value = text_after_key.strip_prefix(':')?.trim_ascii_start();
+            let value = text_from_value.get(..value_length(text_from_value.as_bytes())?)?;
             let is_first = match key {
-                "apiVersion" => api_version.replace(part::<OptionalText>(value)?.0).is_none(),
-                "kind" => kind.replace(part::<OptionalText>(value)?.0).is_none(),
-                "metadata" => metadata.replace(part::<HeadMetadata>(value)?.0).is_none(),
+                "apiVersion" => api_version.replace(parse_part::<OptionalText>(value)?.0).is_none(),
+                "kind" => kind.replace(parse_part::<OptionalText>(value)?.0).is_none(),
+                "metadata" => metadata.replace(parse_part::<HeadMetadata>(value)?.0).is_none(),
                 // A key with an escape may mean `apiVersion`, `kind` or `metadata`. For example, `"k\u0069nd"` means
                 // `kind`. The slower parser handles a text with such a key.
                 other if other.contains('\\') => return None,
                 other => {
-                    is_ambiguous |= is_other_spelling(other, &KEYS);
+                    is_ambiguous |= is_other_spelling(other, &TOP_LEVEL_KEYS);
                     true
                 }
             };
             if !is_first {
                 return None;
             }
-            rest = value_on.get(value.len()..)?.trim_ascii_start();
+            rest = text_from_value.get(value.len()..)?.trim_ascii_start();
             rest = rest.strip_prefix(',').unwrap_or(rest).trim_ascii_start();
         }
         Some(Self::of_parts(api_version, kind, metadata, is_ambiguous))
@@ -123,38 +123,38 @@ pub(crate) fn can_build_tree(text: &str) -> bool {
     serde_json::from_str::<ValidJson>(text).is_ok()
 }
 
-pub(crate) fn unique_keys(text: &str) -> Result<(), serde_json::Error> {
+pub(crate) fn check_unique_keys(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<UniqueKeys>(text).map(|_| ())
 }
 
 /// Sets a field, and fails if it was set before: parsers treat duplicate fields differently, so none may occur.
-fn once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
+fn set_once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
     match field.replace(value) {
         None => Ok(()),
         Some(_) => Err(E::duplicate_field(name)),
     }
 }
 
-fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+fn parse_part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
 /// Returns the length in bytes of the value at the beginning of a valid JSON text. Returns `None` if `serde_json` may
 /// refuse this value because of its nesting, a number or an escape.
-fn skip(text: &[u8]) -> Option<usize> {
+fn value_length(text: &[u8]) -> Option<usize> {
     /// The maximum nesting of a value that this function skips. If a value nests more deeply, the slower parser handles
     /// the text, because `serde_json` refuses more than 128 levels.
-    const DEPTH: usize = 100;
+    const DEPTH_MAX: usize = 100;
     /// The maximum number of digits in a number that this function skips. If a number has more digits, the slower
     /// parser handles the text, because the number may be out of range: the largest double has 309 digits.
-    const DIGITS: usize = 300;
+    const DIGITS_MAX: usize = 300;
     let mut rest = text;
     let mut depth = 0_usize;
     loop {
         let (&byte, after) = rest.split_first()?;
         rest = match byte {
-            b'"' => after_string(after)?,
-            b'{' | b'[' if depth == DEPTH => return None,
+            b'"' => bytes_after_string(after)?,
+            b'{' | b'[' if depth == DEPTH_MAX => return None,
             b'{' | b'[' => {
                 depth += 1;
                 rest = after;
@@ -168,7 +168,7 @@ fn skip(text: &[u8]) -> Option<usize> {
                 let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
                 let digits = after.iter().take_while(|byte| is_digit(byte)).count();
                 let after = after.get(digits..)?;
-                if digits > DIGITS || matches!(after.first(), Some(b'e' | b'E')) {
+                if digits > DIGITS_MAX || matches!(after.first(), Some(b'e' | b'E')) {
                     return None;
                 }
                 after
@@ -188,7 +188,7 @@ fn skip(text: &[u8]) -> Option<usize> {
     }
 }
 
-fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
+fn bytes_after_string(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         let offset = memchr::memchr2(b'"', b'\\', rest)?;
         match rest.get(offset..)? {
@@ -208,7 +208,7 @@ fn is_other_spelling(key: &str, keys: &[&str]) -> bool {
 
 struct TopLevel {
     /// Whether values other than `apiVersion`, `kind` and `metadata` are skipped, and not checked.
-    skips: bool,
+    skips_values: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for TopLevel {
@@ -231,12 +231,12 @@ impl<'de> Visitor<'de> for TopLevel {
         let mut is_ambiguous = false;
         while let Some(MemberKey(key)) = map.next_key()? {
             match &*key {
-                "apiVersion" => once(&mut api_version, "apiVersion", map.next_value::<OptionalText>()?.0)?,
-                "kind" => once(&mut kind, "kind", map.next_value::<OptionalText>()?.0)?,
-                "metadata" => once(&mut metadata, "metadata", map.next_value::<HeadMetadata>()?.0)?,
+                "apiVersion" => set_once(&mut api_version, "apiVersion", map.next_value::<OptionalText>()?.0)?,
+                "kind" => set_once(&mut kind, "kind", map.next_value::<OptionalText>()?.0)?,
+                "metadata" => set_once(&mut metadata, "metadata", map.next_value::<HeadMetadata>()?.0)?,
                 other => {
-                    is_ambiguous |= is_other_spelling(other, &KEYS);
-                    if self.skips {
+                    is_ambiguous |= is_other_spelling(other, &TOP_LEVEL_KEYS);
+                    if self.skips_values {
                         map.next_value::<IgnoredAny>()?;
                     } else {
                         map.next_value::<ValidJson>()?;
@@ -330,20 +330,20 @@ visit_anything!(
     {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueKeys, A::Error> {
             // Up to this many keys of an object are compared one by one, because that is faster than hashing them.
-            const FEW: usize = 16;
-            let mut few: Vec<Cow<'de, str>> = Vec::new();
-            let mut more = HashSet::new();
+            const COMPARED_KEYS_MAX: usize = 16;
+            let mut compared_keys: Vec<Cow<'de, str>> = Vec::new();
+            let mut hashed_keys = HashSet::new();
             while let Some((MemberKey(key), UniqueKeys)) = map.next_entry::<MemberKey<'de>, UniqueKeys>()? {
-                if few.contains(&key) || more.contains(&key) {
+                if compared_keys.contains(&key) || hashed_keys.contains(&key) {
                     let key = shortened(&key, 80);
                     return Err(A::Error::custom(format!(
                         "duplicate key `{key}` in an object; remove one of them"
                     )));
                 }
-                if few.len() < FEW {
-                    few.push(key);
+                if compared_keys.len() < COMPARED_KEYS_MAX {
+                    compared_keys.push(key);
                 } else {
-                    more.insert(key);
+                    hashed_keys.insert(key);
                 }
             }
             Ok(UniqueKeys)
@@ -374,9 +374,9 @@ visit_anything!(
             let (mut seen_keys, mut is_ambiguous) = ([false; 2], false);
             while let Some(MemberKey(key)) = map.next_key()? {
                 match &*key {
-                    "name" => once(&mut name, "name", map.next_value::<OptionalText>()?.0)?,
-                    "namespace" => once(&mut namespace, "namespace", map.next_value::<OptionalText>()?.0)?,
-                    "labels" => once(&mut labels, "labels", map.next_value::<OptionalTextMap>()?.0)?,
+                    "name" => set_once(&mut name, "name", map.next_value::<OptionalText>()?.0)?,
+                    "namespace" => set_once(&mut namespace, "namespace", map.next_value::<OptionalText>()?.0)?,
+                    "labels" => set_once(&mut labels, "labels", map.next_value::<OptionalTextMap>()?.0)?,
                     other => {
                         is_ambiguous |= match other {
                             "uid" => std::mem::replace(&mut seen_keys[0], true),

@@ -14,9 +14,15 @@ enum FieldSet {
     Custom(Arc<[Pointer]>),
 }
 
-const KUBERNETES: [&str; 5] = ["/apiVersion", "/kind", NAME, "/metadata/namespace", "/metadata/uid"];
+const KUBERNETES_FIELDS: [&str; 5] = [
+    "/apiVersion",
+    "/kind",
+    NAME_POINTER,
+    "/metadata/namespace",
+    "/metadata/uid",
+];
 
-const NAME: &str = "/metadata/name";
+const NAME_POINTER: &str = "/metadata/name";
 const GENERATE_NAME: &str = "/metadata/generateName";
 
 impl IdentityFields {
@@ -33,7 +39,7 @@ impl IdentityFields {
 
     fn pointers(&self) -> impl Iterator<Item = &str> {
         let (fixed, custom): (&[&str], &[Pointer]) = match &self.0 {
-            FieldSet::Kubernetes => (&KUBERNETES, &[]),
+            FieldSet::Kubernetes => (&KUBERNETES_FIELDS, &[]),
             FieldSet::Custom(pointers) => (&[], pointers),
         };
         fixed.iter().copied().chain(custom.iter().map(Pointer::as_str))
@@ -46,7 +52,7 @@ impl IdentityFields {
     ///
     /// As in kube-apiserver, a stage may set the name of an object if it would otherwise be generated from
     /// `metadata.generateName`.
-    pub fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {
+    pub fn describe_change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {
         if patch.is_some_and(|patch| !self.pointers().any(|field| patch.may_reach(field))) {
             return None;
         }
@@ -54,11 +60,17 @@ impl IdentityFields {
         self.pointers().find_map(|pointer| {
             let (old, new) = (before.pointer(pointer), after.pointer(pointer));
             let is_given = matches!(self.0, FieldSet::Kubernetes)
-                && pointer == NAME
+                && pointer == NAME_POINTER
                 && is_empty(old)
                 && !is_empty(before.pointer(GENERATE_NAME))
                 && new.is_some_and(Value::is_string);
-            (old != new && !is_given).then(|| format!("{pointer} changed from {} to {}", show(old), show(new)))
+            (old != new && !is_given).then(|| {
+                format!(
+                    "{pointer} changed from {} to {}",
+                    describe_value(old),
+                    describe_value(new)
+                )
+            })
         })
     }
 }
@@ -67,7 +79,7 @@ fn is_empty(value: Option<&Value>) -> bool {
     value.and_then(Value::as_str).is_none_or(str::is_empty)
 }
 
-fn show(value: Option<&Value>) -> Cow<'static, str> {
+fn describe_value(value: Option<&Value>) -> Cow<'static, str> {
     match value {
         None => "absent".into(),
         Some(value) => shortened(&value.to_string(), 80).into_owned().into(),

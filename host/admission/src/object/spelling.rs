@@ -31,12 +31,12 @@ struct KeyTree {
     elements: Option<Box<KeyTree>>,
 }
 
-pub(crate) const KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+pub(crate) const TOP_LEVEL_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 pub(crate) const METADATA_KEYS: [&str; 5] = ["name", "generateName", "namespace", "uid", "labels"];
 
-static KUBERNETES: LazyLock<EnforcedSpelling> = LazyLock::new(|| {
-    let keys = KEYS.map(|key| format!("/{key}"));
+static KUBERNETES_SPELLING: LazyLock<EnforcedSpelling> = LazyLock::new(|| {
+    let keys = TOP_LEVEL_KEYS.map(|key| format!("/{key}"));
     let metadata_keys = METADATA_KEYS.map(|key| format!("/metadata/{key}"));
     let texts = keys.iter().chain(&metadata_keys);
     let pointers: Vec<Pointer> = texts.filter_map(|text| text.parse().ok()).collect();
@@ -78,13 +78,13 @@ impl EnforcedSpelling {
     /// Returns the spelling for objects of Kubernetes and BCS. It is enforced for `apiVersion`, `kind` and `metadata`.
     /// Inside `metadata`, it is enforced for the keys that identify the object, and for `labels`.
     pub fn kubernetes() -> Self {
-        KUBERNETES.clone()
+        KUBERNETES_SPELLING.clone()
     }
 
     /// Returns the spelling for the value at the pointer `pointer`. It contains the keys that are enforced inside this
     /// value: for the pointer `/metadata`, these are keys such as `name`. It can be applied to the value alone, without
     /// the document around it.
-    pub fn below(&self, pointer: &Pointer) -> Self {
+    pub fn spelling_below(&self, pointer: &Pointer) -> Self {
         let mut tree = &*self.0;
         for segment in pointer.segments() {
             let member = tree.member(segment).map(|(_, _, tree)| tree);
@@ -102,8 +102,8 @@ impl EnforcedSpelling {
     ///
     /// Fails when the document is not JSON, or if a key whose spelling is enforced occurs twice. For example, `kind`
     /// and `Kind` count as the same key.
-    pub fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
-        self.0.canonical(document)
+    pub fn canonical_text(&self, document: &str) -> Result<Option<String>, SpellingError> {
+        self.0.canonical_text(document)
     }
 
     pub(crate) fn may_be_broken_by(&self, patch: &Patch) -> bool {
@@ -114,11 +114,11 @@ impl EnforcedSpelling {
 }
 
 impl KeyTree {
-    fn add(&mut self, segments: &[String], wildcards: bool) {
+    fn add(&mut self, segments: &[String], has_wildcards: bool) {
         let Some((first, rest)) = segments.split_first() else {
             return;
         };
-        let next = if wildcards && first == "*" {
+        let child = if has_wildcards && first == "*" {
             self.elements.get_or_insert_default().as_mut()
         } else {
             if self.members.iter().all(|(key, _)| key != first) {
@@ -129,7 +129,7 @@ impl KeyTree {
                 None => return,
             }
         };
-        next.add(rest, wildcards);
+        child.add(rest, has_wildcards);
     }
 
     fn is_empty(&self) -> bool {
@@ -148,7 +148,7 @@ impl KeyTree {
         let Some((token, rest)) = pointer.split_front() else {
             return match action {
                 OperationAction::Add(value) | OperationAction::Replace(value) => {
-                    !matches!(self.canonical(value.get()), Ok(None))
+                    !matches!(self.canonical_text(value.get()), Ok(None))
                 }
                 // A move or copy puts a value from an old path at a new path. The schema of the new path may list keys
                 // that the schema of the old path does not, so the keys of the value must be compared again.
@@ -165,7 +165,7 @@ impl KeyTree {
                 .is_some_and(|tree| tree.may_change_at(rest, action))
     }
 
-    fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
+    fn canonical_text(&self, document: &str) -> Result<Option<String>, SpellingError> {
         let mut findings = KeyFindings::default();
         let mut reader = serde_json::Deserializer::from_str(document);
         let walk_result = SpellingWalk {
@@ -388,7 +388,7 @@ mod tests {
             ("not JSON", "{", Err("EOF while parsing an object at line 1 column 1")),
             ("more behind", "{} {}", Err("trailing characters at line 1 column 4")),
         ] {
-            let actual = spelling.canonical(document).map_err(|error| match error {
+            let actual = spelling.canonical_text(document).map_err(|error| match error {
                 SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
             });
             assert_eq!(

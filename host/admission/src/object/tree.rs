@@ -35,8 +35,8 @@ pub(crate) enum TreeNode<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TreeMembers<'a> {
     entries: Vec<(Cow<'a, str>, Option<TreeNode<'a>>)>,
-    /// The positions of the members after the first [`TreeMembers::FEW`], by key. Without this index, finding one of
-    /// many members would be slow.
+    /// The positions of the members after the first [`TreeMembers::UNINDEXED_MAX`], by key. Without this index, finding
+    /// one of many members would be slow.
     index: HashMap<Cow<'a, str>, usize>,
     height: usize,
 }
@@ -66,7 +66,7 @@ impl<'a> TreeNode<'a> {
         }
     }
 
-    fn raise(&mut self, height: usize) {
+    fn raise_height(&mut self, height: usize) {
         match self {
             Self::Text(_) => {}
             Self::Object(members) => members.height = members.height.max(height),
@@ -99,7 +99,7 @@ impl<'a> TreeNode<'a> {
         match self {
             Self::Object(members) => members.get_mut(&token.decoded()).ok_or(PatchProblem::Nothing),
             Self::Array(elements) => {
-                let index = index(token, elements.items.len(), ValueEnd::Excluded)?;
+                let index = parse_index(token, elements.items.len(), ValueEnd::Excluded)?;
                 elements.items.get_mut(index).ok_or(PatchProblem::NoIndex)
             }
             Self::Text(_) => Err(PatchProblem::NotAContainer),
@@ -121,7 +121,7 @@ impl<'a> TreeNode<'a> {
         let mut tokens = path.tokens().peekable();
         while let Some(token) = tokens.next() {
             node.open(budget)?;
-            node.raise(levels_below);
+            node.raise_height(levels_below);
             levels_below -= 1;
             node = node.child(&token, budget).map_err(|problem| match problem {
                 PatchProblem::Nothing if tokens.peek().is_some() => PatchProblem::NoParent,
@@ -131,7 +131,7 @@ impl<'a> TreeNode<'a> {
         Ok(node)
     }
 
-    fn container(
+    fn open_container(
         &mut self,
         path: &Pointer,
         height: usize,
@@ -142,7 +142,7 @@ impl<'a> TreeNode<'a> {
             problem => problem,
         })?;
         container.open(budget)?;
-        container.raise(height + 1);
+        container.raise_height(height + 1);
         Ok(container)
     }
 
@@ -155,11 +155,11 @@ impl<'a> TreeNode<'a> {
         let Some((parent, last)) = path.split_back() else {
             return Ok(Some(std::mem::replace(self, value)));
         };
-        match self.container(parent, value.height(), budget)? {
+        match self.open_container(parent, value.height(), budget)? {
             Self::Object(members) => Ok(members.insert(last.decoded(), value)),
             Self::Array(elements) => {
                 let length = elements.items.len();
-                let index = index(&last, length, ValueEnd::Included)?;
+                let index = parse_index(&last, length, ValueEnd::Included)?;
                 budget.charge(index.min(length - index))?;
                 elements.items.insert(index, value);
                 Ok(None)
@@ -170,11 +170,11 @@ impl<'a> TreeNode<'a> {
 
     pub(crate) fn remove(&mut self, path: &Pointer, budget: &mut PatchBudget) -> Result<Self, PatchProblem> {
         let (parent, last) = path.split_back().ok_or(PatchProblem::NoParent)?;
-        match self.container(parent, 0, budget)? {
+        match self.open_container(parent, 0, budget)? {
             Self::Object(members) => members.remove(&last.decoded()).ok_or(PatchProblem::Nothing),
             Self::Array(elements) => {
                 let length = elements.items.len();
-                let index = index(&last, length, ValueEnd::Excluded)?;
+                let index = parse_index(&last, length, ValueEnd::Excluded)?;
                 budget.charge(index.min(length - index))?;
                 elements.items.remove(index).ok_or(PatchProblem::NoIndex)
             }
@@ -192,8 +192,10 @@ impl<'a> TreeNode<'a> {
             }
         }
         for node in [self, other] {
-            let size = node.size(budget.work / PatchBudget::TREE).ok_or(PatchProblem::Work)?;
-            budget.charge(size.saturating_mul(PatchBudget::TREE))?;
+            let size = node
+                .size(budget.work / PatchBudget::TREE_COST_PER_BYTE)
+                .ok_or(PatchProblem::Work)?;
+            budget.charge(size.saturating_mul(PatchBudget::TREE_COST_PER_BYTE))?;
         }
         // A value that cannot be parsed is not equal to any other value.
         Ok(self.value().is_some_and(|value| Some(value) == other.value()))
@@ -214,32 +216,32 @@ impl<'a> TreeNode<'a> {
     /// members are not counted, so the text may be longer than this number.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut remaining = limit;
-        self.deduct(&mut remaining)?;
+        self.deduct_size(&mut remaining)?;
         Some(limit - remaining)
     }
 
-    fn deduct(&self, remaining: &mut usize) -> Option<()> {
-        let mut take = |bytes: usize| {
+    fn deduct_size(&self, remaining: &mut usize) -> Option<()> {
+        let mut deduct_bytes = |bytes: usize| {
             *remaining = remaining.checked_sub(bytes)?;
             Some(())
         };
         match self {
-            Self::Text(text) => take(text.len()),
+            Self::Text(text) => deduct_bytes(text.len()),
             Self::Object(members) => {
-                take(2)?;
+                deduct_bytes(2)?;
                 for (key, value) in &members.entries {
                     *remaining = remaining.checked_sub(key.len() + 4)?;
                     if let Some(value) = value {
-                        value.deduct(remaining)?;
+                        value.deduct_size(remaining)?;
                     }
                 }
                 Some(())
             }
             Self::Array(elements) => {
-                take(2)?;
+                deduct_bytes(2)?;
                 for item in &elements.items {
                     *remaining = remaining.checked_sub(1)?;
-                    item.deduct(remaining)?;
+                    item.deduct_size(remaining)?;
                 }
                 Some(())
             }
@@ -303,7 +305,7 @@ enum ValueEnd {
     Excluded,
 }
 
-fn index(token: &Token<'_>, length: usize, end: ValueEnd) -> Result<usize, PatchProblem> {
+fn parse_index(token: &Token<'_>, length: usize, end: ValueEnd) -> Result<usize, PatchProblem> {
     let index = token.to_index().map_err(|_| PatchProblem::NoIndex)?;
     match end {
         ValueEnd::Included => index.for_len_incl(length),
@@ -314,12 +316,12 @@ fn index(token: &Token<'_>, length: usize, end: ValueEnd) -> Result<usize, Patch
 
 impl<'a> TreeMembers<'a> {
     /// Up to this many members of an object, a linear search is used, because it is faster than hashing.
-    const FEW: usize = 32;
+    const UNINDEXED_MAX: usize = 32;
 
     fn position(&self, name: &str) -> Option<usize> {
         self.entries
             .iter()
-            .take(Self::FEW)
+            .take(Self::UNINDEXED_MAX)
             .position(|(key, _)| key == name)
             .or_else(|| self.index.get(name).copied())
     }
@@ -340,7 +342,7 @@ impl<'a> TreeMembers<'a> {
     }
 
     fn push(&mut self, name: Cow<'a, str>, value: TreeNode<'a>) {
-        if self.entries.len() >= Self::FEW {
+        if self.entries.len() >= Self::UNINDEXED_MAX {
             self.index.insert(name.clone(), self.entries.len());
         }
         self.entries.push((name, Some(value)));
@@ -392,9 +394,9 @@ pub(crate) struct MemberKey<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for MemberKey<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Take;
+        struct KeyVisitor;
 
-        impl<'de> Visitor<'de> for Take {
+        impl<'de> Visitor<'de> for KeyVisitor {
             type Value = MemberKey<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -410,6 +412,6 @@ impl<'de> Deserialize<'de> for MemberKey<'de> {
             }
         }
 
-        deserializer.deserialize_str(Take)
+        deserializer.deserialize_str(KeyVisitor)
     }
 }

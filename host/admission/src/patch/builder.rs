@@ -1,8 +1,8 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{OperationAction, Patch, PatchError, PatchOperation, malformed, parse_pointer};
-use crate::object::head::unique_keys;
+use super::{OperationAction, Patch, PatchError, PatchOperation, malformed_operation, parse_pointer};
+use crate::object::head::check_unique_keys;
 
 /// Builds a [`Patch`], one operation after another.
 ///
@@ -57,7 +57,7 @@ impl PatchBuilder {
         if self.0.len() == Patch::MAX_OPERATIONS {
             return Err(PatchError::TooManyOperations(Patch::MAX_OPERATIONS + 1));
         }
-        let path = parse_pointer(pointer).map_err(|reason| malformed(self.0.len(), reason))?;
+        let path = parse_pointer(pointer).map_err(|reason| malformed_operation(self.0.len(), reason))?;
         self.0.push(PatchOperation { path, action });
         Ok(self)
     }
@@ -65,6 +65,6 @@ impl PatchBuilder {
 
 fn serialize_value(value: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>, serde_json::Error> {
     let value = serde_json::value::to_raw_value(value)?;
-    unique_keys(value.get())?;
+    check_unique_keys(value.get())?;
     Ok(value)
 }

@@ -9,14 +9,14 @@ use crate::{
 };
 
 /// The maximum total length of the paths in a computed patch, in bytes. Each operation repeats the keys on its path.
-pub(crate) const PATHS: usize = 1 << 20;
+pub(crate) const PATHS_SIZE_MAX: usize = 1 << 20;
 
 impl Patch {
     /// Computes the patch that turns `before` into `after`. It has one operation for each changed value. If it would
     /// exceed the limits of a patch, a single operation replaces the whole object instead.
     pub fn between(before: &Object, after: &Object) -> Self {
         let mut difference = PatchDifference::default();
-        match difference.values(before.value(), after.value()) {
+        match difference.compare_values(before.value(), after.value()) {
             Some(()) => Self::from_operations(difference.operations),
             None => {
                 let mut replacement = PatchDifference::default();
@@ -36,20 +36,20 @@ struct PatchDifference {
 }
 
 impl PatchDifference {
-    fn values(&mut self, before: &Value, after: &Value) -> Option<()> {
+    fn compare_values(&mut self, before: &Value, after: &Value) -> Option<()> {
         match (before, after) {
-            (Value::Object(before), Value::Object(after)) => self.members(before, after),
-            (Value::Array(before), Value::Array(after)) => self.elements(before, after),
+            (Value::Object(before), Value::Object(after)) => self.compare_members(before, after),
+            (Value::Array(before), Value::Array(after)) => self.compare_elements(before, after),
             _ if before == after => Some(()),
             _ => self.push(OperationAction::Replace, Some(after)),
         }
     }
 
-    fn members(&mut self, before: &Map<String, Value>, after: &Map<String, Value>) -> Option<()> {
+    fn compare_members(&mut self, before: &Map<String, Value>, after: &Map<String, Value>) -> Option<()> {
         for (key, after) in after {
             self.path.push_back(key);
             match before.get(key) {
-                Some(before) => self.values(before, after)?,
+                Some(before) => self.compare_values(before, after)?,
                 None => self.push(OperationAction::Add, Some(after))?,
             }
             self.path.pop_back();
@@ -62,10 +62,10 @@ impl PatchDifference {
         Some(())
     }
 
-    fn elements(&mut self, before: &[Value], after: &[Value]) -> Option<()> {
+    fn compare_elements(&mut self, before: &[Value], after: &[Value]) -> Option<()> {
         for (index, (before, after)) in before.iter().zip(after).enumerate() {
             self.path.push_back(index);
-            self.values(before, after)?;
+            self.compare_values(before, after)?;
             self.path.pop_back();
         }
         for (index, added) in after.iter().enumerate().skip(before.len()) {
@@ -87,7 +87,7 @@ impl PatchDifference {
         value: Option<&Value>,
     ) -> Option<()> {
         self.paths_size += self.path.len();
-        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths_size > PATHS {
+        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths_size > PATHS_SIZE_MAX {
             return None;
         }
         let value = to_raw_value(value.unwrap_or(&Value::Null)).ok()?;

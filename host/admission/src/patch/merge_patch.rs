@@ -6,7 +6,7 @@ use serde_json::{Map, Value, value::RawValue};
 use crate::{
     Object, ObjectError, Patch, PatchError,
     object::tree::{PatchBudget, TreeNode},
-    patch::difference::PATHS,
+    patch::difference::PATHS_SIZE_MAX,
     patch::{OperationAction, PatchOperation},
 };
 
@@ -16,7 +16,7 @@ pub struct MergePatch(Object);
 
 /// The number of rounds in which a merge patch is amended. The first round sets the members that are wrong or missing
 /// in the patched object. This may bring superfluous members into the patched object, which the second round removes.
-const ROUNDS: usize = 2;
+const AMENDMENT_ROUNDS: usize = 2;
 
 impl MergePatch {
     /// Parses a merge patch.
@@ -49,9 +49,9 @@ impl MergePatch {
     /// Returns this merge patch, changed so that it turns `before` into `after`. Returns `None` if the changed patch
     /// exceeds the limits of a patch, or if no merge patch can do it. For example, no merge patch can set a member to
     /// null, because a null in a merge patch removes the member.
-    pub fn amended(&self, before: &Object, after: &Object) -> Option<Self> {
+    pub fn amend(&self, before: &Object, after: &Object) -> Option<Self> {
         let mut patch = self.clone();
-        for _ in 0..ROUNDS {
+        for _ in 0..AMENDMENT_ROUNDS {
             let result = patch.apply(before).ok()?;
             if result == *after {
                 return Some(patch);
@@ -94,7 +94,7 @@ impl<'a> MergeOperations<'a> {
                 (Value::Null, None) => {}
                 (Value::Null, Some(_)) => self.push(OperationAction::Remove)?,
                 (Value::Object(patch), Some(Value::Object(target))) => self.merge(patch, Some(target))?,
-                (Value::Object(patch), _) if removes(patch) => {
+                (Value::Object(patch), _) if removes_members(patch) => {
                     self.push_empty()?;
                     self.merge(patch, None)?;
                 }
@@ -151,7 +151,7 @@ impl<'a> MergeOperations<'a> {
 
     fn push(&mut self, action: OperationAction) -> Result<(), PatchError> {
         self.paths += self.path.len();
-        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths > PATHS {
+        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths > PATHS_SIZE_MAX {
             return Err(self.too_large());
         }
         let path = self.path.clone();
@@ -165,10 +165,10 @@ impl<'a> MergeOperations<'a> {
 }
 
 /// Returns whether merging this patch may remove members, because the patch contains a null outside lists.
-fn removes(patch: &Map<String, Value>) -> bool {
+fn removes_members(patch: &Map<String, Value>) -> bool {
     patch.values().any(|value| match value {
         Value::Null => true,
-        Value::Object(patch) => removes(patch),
+        Value::Object(patch) => removes_members(patch),
         _ => false,
     })
 }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     /// (object, patch, result), with RFC 7386's examples for objects.
-    const MERGES: [(&str, &str, &str); 15] = [
+    const MERGE_CASES: [(&str, &str, &str); 15] = [
         (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
         (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
         (r#"{"a":"b"}"#, r#"{"a":null}"#, "{}"),
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn merge_patches_have_the_results_of_the_examples_in_the_rfc() {
-        for (before, text, after) in MERGES {
+        for (before, text, after) in MERGE_CASES {
             let result = patch(text).apply(&object(before)).unwrap();
             assert_eq!(result.text(), after, "{before} {text}");
             let mut reference = object(before).value().clone();
@@ -276,7 +276,7 @@ mod tests {
             (r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":null,"b":1}"#, None),
             (r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":1,"b":{"c":null}}"#, None),
         ] {
-            let amended_patch = patch(text).amended(&object(before), &object(after));
+            let amended_patch = patch(text).amend(&object(before), &object(after));
             let amended = amended_patch.as_ref().map(MergePatch::text);
             assert_eq!(amended, expected, "{before} {text} {after}");
         }

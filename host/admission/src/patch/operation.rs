@@ -41,7 +41,7 @@ impl OperationAction {
         }
     }
 
-    pub(super) fn from(&self) -> Option<&Pointer> {
+    pub(super) fn source_path(&self) -> Option<&Pointer> {
         match self {
             Self::Move(from) | Self::Copy(from) => Some(from),
             Self::Add(_) | Self::Replace(_) | Self::Test(_) | Self::Remove => None,
@@ -56,7 +56,7 @@ pub(super) fn is_same_or_below(ancestor: &str, path: &str) -> bool {
 
 impl PatchOperation {
     pub(super) fn size(&self) -> usize {
-        let from = self.action.from().map_or(0, Pointer::len);
+        let from = self.action.source_path().map_or(0, Pointer::len);
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
     }
 
@@ -70,7 +70,7 @@ impl PatchOperation {
         let reason = |problem: PatchProblem| (problem, problem.to_string());
         let source_reason =
             |from: &Pointer, problem: PatchProblem| (problem, format!("from {}: {problem}", beginning(from.as_str())));
-        budget.begin().map_err(reason)?;
+        budget.charge_operation().map_err(reason)?;
         let path = &*self.path;
         let replaced_node = match &self.action {
             OperationAction::Add(value) => root.add(path, TreeNode::new(value.get()), budget).map_err(reason)?,
@@ -125,11 +125,11 @@ impl PatchOperation {
     }
 
     pub(super) fn may_nest_deeply(&self) -> bool {
-        const HARMLESS: usize = 64;
+        const HARMLESS_DEPTH: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();
         match &self.action {
             OperationAction::Add(value) | OperationAction::Replace(value) => {
-                self.path.tokens().count() + brackets(value.get()) > HARMLESS
+                self.path.tokens().count() + brackets(value.get()) > HARMLESS_DEPTH
             }
             OperationAction::Move(_) | OperationAction::Copy(_) => true,
             OperationAction::Remove | OperationAction::Test(_) => false,

@@ -105,7 +105,7 @@ impl PointerPattern {
     /// Returns the pattern for the member `key` of each value to which this pattern points. For example, the pattern
     /// `/items/*` and the key `name` give `/items/*/name`.
     #[must_use]
-    pub fn key(&self, key: &str) -> Self {
+    pub fn with_key(&self, key: &str) -> Self {
         let mut pointer = self.0.clone();
         pointer.text.extend(["/", &key.replace('~', "~0").replace('/', "~1")]);
         pointer.segments.push(key.to_owned());

@@ -9,8 +9,8 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{OperationAction, Patch, PatchOperation, UNINTERRUPTED, beginning, parse_pointer};
-use crate::{object::head::unique_keys, scheduling::offload::pause};
+use super::{OPERATIONS_BEFORE_PAUSE, OperationAction, Patch, PatchOperation, beginning, parse_pointer};
+use crate::{object::head::check_unique_keys, scheduling::offload::pause_between_items};
 
 #[derive(Deserialize)]
 #[serde(expecting = "an operation")]
@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Drafts<'de> {
                 while drafts.len() < Patch::MAX_OPERATIONS
                     && let Some(draft) = operations.next_element()?
                 {
-                    pause(drafts.len(), UNINTERRUPTED);
+                    pause_between_items(drafts.len(), OPERATIONS_BEFORE_PAUSE);
                     drafts.push(draft);
                 }
                 let mut count = drafts.len();
@@ -74,7 +74,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for OperationValue<'a> {
 }
 
 impl Draft<'_> {
-    pub(super) fn finish(self) -> Result<PatchOperation, String> {
+    pub(super) fn into_operation(self) -> Result<PatchOperation, String> {
         let Self {
             op,
             path,
@@ -82,7 +82,7 @@ impl Draft<'_> {
             value: OperationValue(value),
         } = self;
         let value = || match value {
-            Some(value) => match unique_keys(value.get()) {
+            Some(value) => match check_unique_keys(value.get()) {
                 Ok(()) => Ok(value.to_owned()),
                 Err(error) => Err(format!("`value` cannot be read: {error}")),
             },
@@ -118,7 +118,7 @@ impl Serialize for PatchOperation {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("op", self.action.name())?;
         map.serialize_entry("path", self.path.as_str())?;
-        if let Some(from) = self.action.from() {
+        if let Some(from) = self.action.source_path() {
             map.serialize_entry("from", from.as_str())?;
         }
         if let Some(value) = self.action.value() {

@@ -22,7 +22,7 @@ impl TraceContext {
     /// The maximum size of a `tracestate` that is kept, in bytes. The specification requires at least this size.
     const STATE_LIMIT: usize = 512;
     /// The flags that the specification defines: sampled, and random trace ID.
-    const FLAGS: u8 = 0b11;
+    const KNOWN_FLAGS: u8 = 0b11;
 
     /// Parses the headers of a request; `None` if `traceparent` is invalid. A `tracestate` is dropped if it exceeds 512
     /// bytes or has characters other than visible ASCII and spaces.
@@ -53,7 +53,7 @@ impl TraceContext {
         Some(Self {
             trace_id: TraceId(trace_id),
             span_id: u64::try_from(span_id).ok()?,
-            flags: u8::try_from(flags).ok()? & Self::FLAGS,
+            flags: u8::try_from(flags).ok()? & Self::KNOWN_FLAGS,
             state: state
                 .filter(|state| (1..=Self::STATE_LIMIT).contains(&state.len()))
                 .filter(has_valid_bytes)

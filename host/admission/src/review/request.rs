@@ -109,7 +109,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     };
     let review = envelope.request.ok_or(ReviewError::RequestMissing)?;
     let object = |field, raw: Option<&RawValue>| {
-        raw.map(|raw| Object::within(&text, raw))
+        raw.map(|raw| Object::parse_within(&text, raw))
             .transpose()
             .map_err(|source| ReviewError::Object { field, source })
     };
@@ -135,14 +135,14 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
         || requested_kind.resource != request.resource
         || requested_kind.subresource != request.subresource;
     if is_other {
-        request.requested = Some(Box::new(requested_kind));
+        request.requested_kind = Some(Box::new(requested_kind));
     }
     request.name = review.name.into_owned();
     request.namespace = non_empty(review.namespace);
     request.user = review.user_info.into_owned();
     request.object = object("object", review.object)?;
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
-        match request.spelling.canonical(object.text()) {
+        match request.spelling.canonical_text(object.text()) {
             Ok(None) => {}
             // The object has keys in a wrong spelling, so the request is refused. Correcting the keys here would not
             // help: kube-apiserver applies the response's patch to its own copy of the object, where they stay wrong.
@@ -173,7 +173,7 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Bytes {
 
 /// Appends the `request` of an AdmissionReview. Objects are copied verbatim; a missing object becomes `null`.
 pub fn write_request(text: &mut Vec<u8>, request: &Request) {
-    let requested_kind = request.requested.as_deref();
+    let requested_kind = request.requested_kind.as_deref();
     let sub_resource = request.subresource.as_deref();
     let fields = ReviewRequest {
         uid: request.uid.as_str().into(),
@@ -217,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    fn review() -> Value {
+    fn review_json() -> Value {
         json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn every_field_of_a_review_is_read() {
-        let Review { version, request } = read_review(review().to_string()).unwrap();
+        let Review { version, request } = read_review(review_json().to_string()).unwrap();
         assert_eq!(version, ReviewVersion::V1);
         assert_eq!(request.uid.as_str(), "u1");
         assert_eq!(request.kind.to_string(), "autoscaling/v1/Scale");
@@ -258,27 +258,27 @@ mod tests {
 
     #[test]
     fn the_clients_kind_and_resource_are_kept_if_the_object_was_converted() {
-        let mut review = review();
+        let mut review = review_json();
         let request = read_review(review.to_string()).unwrap().request;
-        assert_eq!(request.requested, None);
+        assert_eq!(request.requested_kind, None);
         review["request"]["requestResource"] =
             json!({"group": "extensions", "version": "v1beta1", "resource": "deployments"});
         let request = read_review(review.to_string()).unwrap().request;
-        let requested = request.requested.unwrap();
+        let requested = request.requested_kind.unwrap();
         assert_eq!(requested.resource.to_string(), "extensions/v1beta1/deployments");
         assert_eq!(requested.kind, request.kind);
         assert_eq!(requested.subresource.as_deref(), Some("scale"));
-        let mut review = self::review();
+        let mut review = self::review_json();
         review["request"]["requestSubResource"] = json!("resize");
         let request = read_review(review.to_string()).unwrap().request;
-        assert_eq!(request.requested.unwrap().subresource.as_deref(), Some("resize"));
+        assert_eq!(request.requested_kind.unwrap().subresource.as_deref(), Some("resize"));
     }
 
     #[test]
     #[rustfmt::skip]
     fn an_invalid_review_is_refused_with_the_reason() {
         let review_with = |pointer: &str, value: Value| {
-            let mut review = review();
+            let mut review = review_json();
             *review.pointer_mut(pointer).unwrap() = value;
             review.to_string()
         };

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The maximum length of an invalid annotation key in the log, in bytes. A longer key is cut.
-const KEY_SHOWN: usize = 128;
+const LOGGED_KEY_SIZE_MAX: usize = 128;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -105,7 +105,7 @@ pub fn write_response(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcom
                 response.status = Some(RefusalStatus::from_refusal(refusal));
             }
         }
-        response.audit_annotations = audit_annotations(outcome);
+        response.audit_annotations = response_annotations(outcome);
         response.warnings = bounded_warnings(&outcome.warnings);
     }
     let envelope = ResponseEnvelope {
@@ -117,13 +117,15 @@ pub fn write_response(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcom
     serde_json::to_vec(&envelope).map(Bytes::from).unwrap_or_default()
 }
 
-fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
+fn response_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     let mut annotations = BTreeMap::new();
     for note in &outcome.audit_annotations {
-        let long = format!("{}.{}", note.stage, note.key);
+        let key_with_stage = format!("{}.{}", note.stage, note.key);
         // The key of an audit annotation begins with the name of the stage. If this makes the key invalid, for example
         // because it is too long, the key is sent without the name.
-        let key = [long, note.key.clone()].into_iter().find(|key| is_name_part(key));
+        let key = [key_with_stage, note.key.clone()]
+            .into_iter()
+            .find(|key| is_name_part(key));
         match key {
             Some(key) => {
                 annotations.entry(key).or_insert(note.value.as_str());
@@ -136,7 +138,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
         }
     }
     for row in &outcome.trace {
-        if let Some(kind) = failed_open(row) {
+        if let Some(kind) = ignored_failure_kind(row) {
             // A native stage may have any characters in its name, so those that are not allowed in keys are replaced.
             let legal = |c: char| {
                 if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }
@@ -153,7 +155,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     annotations
 }
 
-fn failed_open(row: &TraceRow) -> Option<&'static str> {
+fn ignored_failure_kind(row: &TraceRow) -> Option<&'static str> {
     match (&row.result, row.mode) {
         (
             StageResult::Failed {
@@ -179,54 +181,63 @@ pub fn read_response(reply: &[u8], version: ReviewVersion, validating: bool, uid
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let reply = reply.strip_prefix(BYTE_ORDER_MARK).unwrap_or(reply);
     if reply.trim_ascii().is_empty() {
-        return Err(invalid("the body is empty"));
+        return Err(invalid_response("the body is empty"));
     }
-    let review: Value = serde_json::from_slice(reply).map_err(|error| invalid(format!("not JSON: {error}")))?;
+    let review: Value =
+        serde_json::from_slice(reply).map_err(|error| invalid_response(format!("not JSON: {error}")))?;
     let review = ReplyFields {
         map: review
             .as_object()
-            .ok_or_else(|| invalid("the body is not a JSON object"))?,
+            .ok_or_else(|| invalid_response("the body is not a JSON object"))?,
         path: "",
     };
     let response = review
         .object("response")?
-        .ok_or_else(|| invalid("`response` is absent"))?;
+        .ok_or_else(|| invalid_response("`response` is absent"))?;
     let response = ReplyFields {
         map: response,
         path: "response.",
     };
     check_type(&review, version)?;
-    let mut patch = base64(&response)?;
+    let mut patch = decode_patch(&response)?;
     let patch_type = response.text("patchType")?;
     if version == ReviewVersion::V1 {
         let response_uid = response.text("uid")?.unwrap_or_default();
         if response_uid != uid.as_str() {
-            return Err(invalid(format!(
+            return Err(invalid_response(format!(
                 "`response.uid` must be {:?}, found {response_uid:?}",
                 uid.as_str()
             )));
         }
         if validating && patch.is_some() {
-            return Err(invalid(
+            return Err(invalid_response(
                 "there is `response.patch`, which a validating webhook may not return",
             ));
         }
         if validating && patch_type.is_some() {
-            return Err(invalid(
+            return Err(invalid_response(
                 "there is `response.patchType`, which a validating webhook may not return",
             ));
         }
         match (&patch, patch_type) {
-            (None, Some(_)) => return Err(invalid("there is `response.patchType` but no `response.patch`")),
-            (Some(_), None) => return Err(invalid("there is `response.patch` but no `response.patchType`")),
+            (None, Some(_)) => {
+                return Err(invalid_response(
+                    "there is `response.patchType` but no `response.patch`",
+                ));
+            }
+            (Some(_), None) => {
+                return Err(invalid_response(
+                    "there is `response.patch` but no `response.patchType`",
+                ));
+            }
             (Some(_), Some("")) => {
-                return Err(invalid("`response.patchType` is empty; it must be JSONPatch"));
+                return Err(invalid_response("`response.patchType` is empty; it must be JSONPatch"));
             }
             _ => {}
         }
     }
     let warnings = response.texts("warnings")?;
-    let audit_annotations = annotations(&response)?;
+    let audit_annotations = read_annotations(&response)?;
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
@@ -235,7 +246,7 @@ pub fn read_response(reply: &[u8], version: ReviewVersion, validating: bool, uid
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let unsupported_type = patch_type.unwrap_or_default();
-                return Err(invalid(format!(
+                return Err(invalid_response(format!(
                     "`response.patchType` must be \"JSONPatch\", found {unsupported_type:?}"
                 )));
             }
@@ -245,7 +256,7 @@ pub fn read_response(reply: &[u8], version: ReviewVersion, validating: bool, uid
             ),
         }
     } else {
-        Verdict::Deny(denial(&response)?)
+        Verdict::Deny(read_denial(&response)?)
     };
     let mut response = Response::new(verdict);
     response.warnings = warnings;
@@ -253,7 +264,7 @@ pub fn read_response(reply: &[u8], version: ReviewVersion, validating: bool, uid
     Ok(response)
 }
 
-fn invalid(message: impl Into<String>) -> Failure {
+fn invalid_response(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::InvalidResponse, message)
 }
 
@@ -261,34 +272,34 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     let api_version = review.text("apiVersion")?.unwrap_or_default();
     let kind = review.text("kind")?.unwrap_or_default();
     let expected = version.api_version();
-    let right = match version {
+    let is_expected_type = match version {
         ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
         // In a v1beta1 response, `apiVersion` and `kind` may be missing, as in kube-apiserver. If they are present,
         // they must be those of a v1beta1 AdmissionReview.
         ReviewVersion::V1Beta1 => ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind),
     };
-    if right {
+    if is_expected_type {
         Ok(())
     } else {
-        Err(invalid(format!(
+        Err(invalid_response(format!(
             "expected apiVersion {expected:?}, kind \"AdmissionReview\", found {api_version:?}, {kind:?}"
         )))
     }
 }
 
-fn base64(response: &ReplyFields<'_>) -> Result<Option<Vec<u8>>, Failure> {
+fn decode_patch(response: &ReplyFields<'_>) -> Result<Option<Vec<u8>>, Failure> {
     let Some(text) = response.text("patch")?.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     // kube-apiserver uses Go's decoder, which ignores line breaks. So they are removed.
     match BASE64_STANDARD.decode(text.replace(['\r', '\n'], "")) {
         Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
-        Err(error) => Err(invalid(format!("`response.patch` is not base64: {error}"))),
+        Err(error) => Err(invalid_response(format!("`response.patch` is not base64: {error}"))),
     }
 }
 
 /// Reads the denial from `response.status`, with the messages and codes that kube-apiserver would use.
-fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
+fn read_denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
     const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
     let Some(status) = response.object("status")? else {
         return Ok(Denial::new(400, "", NO_EXPLANATION));
@@ -312,7 +323,7 @@ fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
 }
 
 /// Reads `response.auditAnnotations`. Annotations with invalid keys are dropped, as in kube-apiserver.
-fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Failure> {
+fn read_annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Failure> {
     let Some(annotations) = response.object("auditAnnotations")? else {
         return Ok(Vec::new());
     };
@@ -321,19 +332,19 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
         path: "response.auditAnnotations.",
     };
     let mut kept_annotations = Vec::new();
-    let mut dropped = Vec::new();
+    let mut dropped_keys = Vec::new();
     for key in annotations.keys() {
         let value = fields.text(key)?.unwrap_or_default();
         if is_name_part(key) {
             kept_annotations.push((key.clone(), value.to_owned()));
         } else {
-            dropped.push(key);
+            dropped_keys.push(key);
         }
     }
-    if let Some(key) = dropped.first() {
-        let key = &*shortened(key, KEY_SHOWN);
+    if let Some(key) = dropped_keys.first() {
+        let key = &*shortened(key, LOGGED_KEY_SIZE_MAX);
         tracing::warn!(
-            dropped = dropped.len(),
+            dropped = dropped_keys.len(),
             key,
             "audit annotations of a webhook are dropped: their keys are not qualified names"
         );
@@ -360,7 +371,7 @@ impl<'a> ReplyFields<'a> {
             None | Some(Value::Null) => Ok(None),
             Some(value) => convert(value)
                 .map(Some)
-                .ok_or_else(|| invalid(format!("`{}{name}` must be {expected}", self.path))),
+                .ok_or_else(|| invalid_response(format!("`{}{name}` must be {expected}", self.path))),
         }
     }
 
@@ -400,11 +411,11 @@ mod tests {
     use super::*;
     use crate::{AuditAnnotation, Phase, RefusalCause};
 
-    fn outcome(decision: Decision) -> Outcome {
+    fn new_outcome(decision: Decision) -> Outcome {
         Outcome::new(Uid::from("u".to_owned()), decision)
     }
 
-    fn response(outcome: &Outcome) -> Value {
+    fn written_response(outcome: &Outcome) -> Value {
         let text = write_response(ReviewVersion::V1, &Uid::from("u".to_owned()), Some(outcome));
         let mut review: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(review["kind"], "AdmissionReview");
@@ -414,10 +425,10 @@ mod tests {
 
     #[test]
     fn a_review_response_has_the_verdict_and_the_patch() {
-        let mut changed = outcome(Decision::Allowed);
-        changed.patch = Patch::parse(r#"[{"op":"add","path":"/a","value":1}]"#).unwrap();
-        let refused = |cause| {
-            outcome(Decision::Refused(RequestRefusal {
+        let mut changed_outcome = new_outcome(Decision::Allowed);
+        changed_outcome.patch = Patch::parse(r#"[{"op":"add","path":"/a","value":1}]"#).unwrap();
+        let refused_outcome = |cause| {
+            new_outcome(Decision::Refused(RequestRefusal {
                 chain: "c".into(),
                 stage: "s".into(),
                 cause,
@@ -427,44 +438,44 @@ mod tests {
         denial.details = json!({"causes": [{"field": "spec"}]}).as_object().unwrap().clone();
         let failure = Failure::new(FailureKind::Timeout, "too slow");
         for (outcome, expected) in [
-            (outcome(Decision::Allowed), json!({"uid": "u", "allowed": true})),
+            (new_outcome(Decision::Allowed), json!({"uid": "u", "allowed": true})),
             (
-                changed,
+                changed_outcome,
                 json!({"uid": "u", "allowed": true, "patchType": "JSONPatch",
                        "patch": BASE64_STANDARD.encode(r#"[{"op":"add","path":"/a","value":1}]"#)}),
             ),
             (
-                refused(RefusalCause::Denied(denial)),
+                refused_outcome(RefusalCause::Denied(denial)),
                 json!({"uid": "u", "allowed": false, "status": {
                     "status": "Failure", "message": "stage s of chain c denied the request: no",
                     "reason": "Invalid", "details": {"causes": [{"field": "spec"}]}, "code": 422}}),
             ),
             (
-                refused(RefusalCause::Failed(failure)),
+                refused_outcome(RefusalCause::Failed(failure)),
                 json!({"uid": "u", "allowed": false, "status": {
                     "status": "Failure", "message": "stage s of chain c failed (timeout): too slow",
                     "reason": "InternalError", "code": 500}}),
             ),
             (
-                refused(RefusalCause::DryRunUnsupported),
+                refused_outcome(RefusalCause::DryRunUnsupported),
                 json!({"uid": "u", "allowed": false, "status": {
                     "status": "Failure", "message": "stage s of chain c does not support dry run",
                     "reason": "BadRequest", "code": 400}}),
             ),
         ] {
-            assert_eq!(response(&outcome), expected);
+            assert_eq!(written_response(&outcome), expected);
         }
     }
 
     #[test]
     fn audit_annotations_have_keys_that_kube_apiserver_accepts() {
-        let mut outcome = outcome(Decision::Allowed);
-        let long = "a".repeat(60);
+        let mut outcome = new_outcome(Decision::Allowed);
+        let long_stage = "a".repeat(60);
         for (stage, key) in [
             ("s", "k"),
             ("s", "a/b"),
             ("s", "bad*key"),
-            (long.as_str(), "key"),
+            (long_stage.as_str(), "key"),
             ("s", ""),
         ] {
             outcome.audit_annotations.push(AuditAnnotation {
@@ -480,6 +491,6 @@ mod tests {
         let stage = format!("{}..", "b".repeat(60));
         outcome.trace.push(TraceRow::new("c", Phase::Mutating, stage, result));
         let expected = json!({"s.k": "v", "key": "v", format!("failed-open.{}", "b".repeat(51)): "trap"});
-        assert_eq!(response(&outcome)["auditAnnotations"], expected);
+        assert_eq!(written_response(&outcome)["auditAnnotations"], expected);
     }
 }

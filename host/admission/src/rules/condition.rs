@@ -14,7 +14,7 @@ pub trait CompiledConditions: Send + Sync + 'static {
     /// # Errors
     ///
     /// Fails when a condition cannot be evaluated for this request.
-    async fn first_false(
+    async fn first_false_condition(
         &self,
         request: &Request,
         authorizer: &dyn Authorizer,
@@ -64,7 +64,10 @@ impl MatchConditions {
         authorizer: &dyn Authorizer,
         deadline: Deadline,
     ) -> Result<bool, Failure> {
-        Ok(self.first_false(request, authorizer, deadline).await?.is_none())
+        Ok(self
+            .first_false_condition(request, authorizer, deadline)
+            .await?
+            .is_none())
     }
 
     /// Returns the name of the first condition that is false for the request; `None` if all conditions are true.
@@ -72,7 +75,7 @@ impl MatchConditions {
     /// # Errors
     ///
     /// Fails when a condition cannot be evaluated for this request.
-    pub async fn first_false(
+    pub async fn first_false_condition(
         &self,
         request: &Request,
         authorizer: &dyn Authorizer,
@@ -84,7 +87,7 @@ impl MatchConditions {
         for object in [&request.object, &request.old_object].into_iter().flatten() {
             object.prepare_value(deadline).await?;
         }
-        conditions.first_false(request, authorizer, deadline).await
+        conditions.first_false_condition(request, authorizer, deadline).await
     }
 }
 

@@ -58,8 +58,8 @@ impl ChainIndex {
     }
 
     /// Returns the positions of the chains that may match this request, in ascending order.
-    pub fn candidates(&self, request: &Request) -> Vec<usize> {
-        let requested_kind = request.requested.as_deref();
+    pub fn candidates_of_request(&self, request: &Request) -> Vec<usize> {
+        let requested_kind = request.requested_kind.as_deref();
         let resources = iter::once(&request.resource).chain(requested_kind.map(|requested| &requested.resource));
         let kinds = iter::once(&request.kind).chain(requested_kind.map(|requested| &requested.kind));
         self.positions(
@@ -74,7 +74,7 @@ impl ChainIndex {
     ///
     /// Returns `None` if the outline says too little: if it has no resource, or if it has no kind, and some chains can
     /// be found only by the kind.
-    pub fn candidates_of(&self, outline: &Outline<'_>) -> Option<Vec<usize>> {
+    pub fn candidates_of_outline(&self, outline: &Outline<'_>) -> Option<Vec<usize>> {
         let resource = outline.resource?.resource.as_str();
         match outline.kind {
             Some(kind) => Some(self.positions(outline.operation, [resource], [kind])),

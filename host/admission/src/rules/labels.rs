@@ -21,10 +21,10 @@ impl LabelSelector {
     pub fn requirements(&self) -> impl Iterator<Item = (&str, LabelOperator, &[String])> {
         self.requirements.iter().map(|LabelRequirement { key, test }| {
             let (operator, values) = match test {
-                Test::In(values) => (LabelOperator::In, values.as_slice()),
-                Test::NotIn(values) => (LabelOperator::NotIn, values.as_slice()),
-                Test::Exists => (LabelOperator::Exists, [].as_slice()),
-                Test::DoesNotExist => (LabelOperator::DoesNotExist, [].as_slice()),
+                LabelCondition::In(values) => (LabelOperator::In, values.as_slice()),
+                LabelCondition::NotIn(values) => (LabelOperator::NotIn, values.as_slice()),
+                LabelCondition::Exists => (LabelOperator::Exists, [].as_slice()),
+                LabelCondition::DoesNotExist => (LabelOperator::DoesNotExist, [].as_slice()),
             };
             (key.as_str(), operator, values)
         })
@@ -56,10 +56,10 @@ impl fmt::Display for LabelSelector {
         for (index, LabelRequirement { key, test }) in self.requirements.iter().enumerate() {
             f.write_str(if index > 0 { "," } else { "" })?;
             match test {
-                Test::In(values) => write!(f, "{key} in ({})", values.join(",")),
-                Test::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
-                Test::Exists => f.write_str(key),
-                Test::DoesNotExist => write!(f, "!{key}"),
+                LabelCondition::In(values) => write!(f, "{key} in ({})", values.join(",")),
+                LabelCondition::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
+                LabelCondition::Exists => f.write_str(key),
+                LabelCondition::DoesNotExist => write!(f, "!{key}"),
             }?;
         }
         Ok(())
@@ -70,11 +70,11 @@ impl fmt::Display for LabelSelector {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelRequirement {
     key: String,
-    test: Test,
+    test: LabelCondition,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
+enum LabelCondition {
     In(Vec<String>),
     NotIn(Vec<String>),
     Exists,
@@ -128,10 +128,10 @@ impl LabelRequirement {
             return Err(SelectorError::KeyEmpty);
         }
         let test = match (operator, values.is_empty()) {
-            (LabelOperator::In, false) => Test::In(values),
-            (LabelOperator::NotIn, false) => Test::NotIn(values),
-            (LabelOperator::Exists, true) => Test::Exists,
-            (LabelOperator::DoesNotExist, true) => Test::DoesNotExist,
+            (LabelOperator::In, false) => LabelCondition::In(values),
+            (LabelOperator::NotIn, false) => LabelCondition::NotIn(values),
+            (LabelOperator::Exists, true) => LabelCondition::Exists,
+            (LabelOperator::DoesNotExist, true) => LabelCondition::DoesNotExist,
             (LabelOperator::In | LabelOperator::NotIn, true) => {
                 return Err(SelectorError::ValuesMissing(operator));
             }
@@ -154,10 +154,10 @@ impl LabelRequirement {
     fn is_met_by(&self, labels: &Labels) -> bool {
         let label = labels.get(&self.key);
         match &self.test {
-            Test::In(values) => label.is_some_and(|label| values.contains(label)),
-            Test::NotIn(values) => label.is_none_or(|label| !values.contains(label)),
-            Test::Exists => label.is_some(),
-            Test::DoesNotExist => label.is_none(),
+            LabelCondition::In(values) => label.is_some_and(|label| values.contains(label)),
+            LabelCondition::NotIn(values) => label.is_none_or(|label| !values.contains(label)),
+            LabelCondition::Exists => label.is_some(),
+            LabelCondition::DoesNotExist => label.is_none(),
         }
     }
 }

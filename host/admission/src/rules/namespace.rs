@@ -107,10 +107,10 @@ mod tests {
     use super::*;
     use crate::{GroupVersionKind, GroupVersionResource, LabelRequirement, Object};
 
-    struct Unreachable;
+    struct UnreachableSource;
 
     #[async_trait]
-    impl NamespaceSource for Unreachable {
+    impl NamespaceSource for UnreachableSource {
         async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
             Err(NamespaceLookupError(format!("namespace {namespace} not found")))
         }
@@ -241,10 +241,10 @@ mod tests {
             assert_eq!(selector.matches(&request, &namespaces).await, Ok(expected), "{case}");
         }
         let pods = request(Create, "pods", Some("prod"), "{}");
-        assert!(on.matches(&pods, &Unreachable).await.is_err());
+        assert!(on.matches(&pods, &UnreachableSource).await.is_err());
         let all = NamespaceSelector::Labels(LabelSelector::default());
         assert_eq!(
-            all.matches(&pods, &Unreachable).await,
+            all.matches(&pods, &UnreachableSource).await,
             Ok(true),
             "an empty selector looks nothing up"
         );

@@ -27,7 +27,7 @@ impl PathReadings {
         // A path without these characters is decoded already, as most paths are.
         if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
             return Self {
-                by_segment: trim(path),
+                by_segment: trim_slash(path),
                 decoded_first: None,
                 encoded_dots: None,
             };
@@ -60,15 +60,15 @@ impl PathReadings {
 }
 
 /// The number of times that a path may be percent-encoded. A path that is encoded more often is refused.
-const ROUNDS: usize = 3;
+const DECODING_ROUNDS_MAX: usize = 3;
 
 /// Servers differ in how they decode a path, so they may read hundreds of different paths from the path in one request.
 /// This is the maximum total size of the paths that they may read, in bytes.
-const READINGS_SIZE: usize = 32 << 10;
+const READINGS_SIZE_MAX: usize = 32 << 10;
 
 /// Stands for a slash that was decoded inside a segment. A path with this control character is refused, so the
 /// character cannot have another meaning.
-const SLASH: &str = "\u{1}";
+const INNER_SLASH: &str = "\u{1}";
 
 /// Computes all paths that lenient servers may read from a path. A lenient server may apply any of the steps in this
 /// function, in any order, and decodes the path at least once. For example, a server that ignores the parameters of
@@ -76,7 +76,7 @@ const SLASH: &str = "\u{1}";
 ///
 /// Returns `None` if the path is encoded too often, or may be read in too many ways; or if it contains invalid UTF-8,
 /// control characters, or characters that may become separators.
-pub fn lenient(path: &str) -> Option<BTreeSet<String>> {
+pub fn lenient_readings(path: &str) -> Option<BTreeSet<String>> {
     if is_plain(path) {
         return Some(BTreeSet::from([path.to_owned()]));
     }
@@ -84,19 +84,23 @@ pub fn lenient(path: &str) -> Option<BTreeSet<String>> {
         return None;
     }
     let mut readings = BTreeSet::new();
-    let mut undecoded = BTreeSet::new();
-    let mut remaining_size = READINGS_SIZE;
+    let mut undecoded_readings = BTreeSet::new();
+    let mut remaining_size = READINGS_SIZE_MAX;
     let mut pending = vec![(path.to_owned(), false)];
     while let Some((text, is_decoded)) = pending.pop() {
-        let visited = if is_decoded { &mut readings } else { &mut undecoded };
+        let visited = if is_decoded {
+            &mut readings
+        } else {
+            &mut undecoded_readings
+        };
         if !visited.insert(text.clone()) {
             continue;
         }
         remaining_size = remaining_size.checked_sub(text.len())?;
-        let steps = [merge_slashes, remove_dots, take_backslashes, drop_parameters];
+        let steps = [merge_slashes, remove_dots, replace_backslashes, drop_parameters];
         pending.extend(steps.map(|step| (step(&text), is_decoded)));
         if is_decoded {
-            pending.extend([trim_segments, cut].map(|step| (step(&text), true)));
+            pending.extend([trim_segments, drop_query].map(|step| (step(&text), true)));
         }
         pending.extend([decode, decode_segments].map(|step| (step(&text), true)));
     }
@@ -105,7 +109,7 @@ pub fn lenient(path: &str) -> Option<BTreeSet<String>> {
 
 fn is_readable(path: &str) -> bool {
     let mut text = path.to_owned();
-    for _ in 0..=ROUNDS {
+    for _ in 0..=DECODING_ROUNDS_MAX {
         let Ok(decoded) = percent_decode_str(&text).decode_utf8() else {
             return false;
         };
@@ -149,17 +153,17 @@ fn remove_dots(path: &str) -> String {
 }
 
 /// Replaces backslashes in a path with slashes, as some servers do.
-fn take_backslashes(path: &str) -> String {
+fn replace_backslashes(path: &str) -> String {
     path.replace('\\', "/")
 }
 
 fn drop_parameters(path: &str) -> String {
-    each_segment(path, |segment| segment.split(';').next().unwrap_or_default().to_owned())
+    map_segments(path, |segment| segment.split(';').next().unwrap_or_default().to_owned())
 }
 
 /// Removes blanks and dots at the end of a path's segments, as Windows does with file names.
 fn trim_segments(path: &str) -> String {
-    each_segment(path, |segment| {
+    map_segments(path, |segment| {
         let segment = segment.trim();
         match segment.trim_end_matches('.') {
             "" => segment.to_owned(),
@@ -169,21 +173,21 @@ fn trim_segments(path: &str) -> String {
 }
 
 /// Removes a query or fragment from a decoded path: `%3F` may have become `?`, and `%23` may have become `#`.
-fn cut(path: &str) -> String {
+fn drop_query(path: &str) -> String {
     path.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
 /// Splits the path before it decodes each segment, so that decoded slashes stay inside their segments.
 fn decode_segments(path: &str) -> String {
-    each_segment(path, |segment| decode(segment).replace('/', SLASH))
+    map_segments(path, |segment| decode(segment).replace('/', INNER_SLASH))
 }
 
-fn each_segment(path: &str, change: impl Fn(&str) -> String) -> String {
+fn map_segments(path: &str, change: impl Fn(&str) -> String) -> String {
     path.split('/').map(change).collect::<Vec<_>>().join("/")
 }
 
 /// Returns the text in lower case. Letters that are equal apart from case become the same letter, even `s` and `ſ`.
-pub fn in_one_case(text: &str) -> String {
+pub fn fold_case(text: &str) -> String {
     text.chars()
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)
@@ -199,14 +203,14 @@ fn is_plain(path: &str) -> bool {
 }
 
 /// Returns the value of a path parameter that is taken from [`PathReadings`]. Encoded slashes in it are decoded.
-pub fn parameter(value: &str) -> String {
+pub fn parameter_value(value: &str) -> String {
     value.replace("%2F", "/")
 }
 
-/// Returns the value of a path parameter from a path that [`lenient`] has returned. In such a path, a control character
-/// stands for each slash that was decoded inside a segment. This function puts the slashes back.
-pub fn lenient_parameter(value: &str) -> String {
-    value.replace(SLASH, "/")
+/// Returns the value of a path parameter from a path that [`lenient_readings`] has returned. In such a path, a control
+/// character stands for each slash that was decoded inside a segment. This function puts the slashes back.
+pub fn lenient_parameter_value(value: &str) -> String {
+    value.replace(INNER_SLASH, "/")
 }
 
 /// Decodes the percent-encoding of a text. Invalid UTF-8 is replaced.
@@ -214,7 +218,7 @@ pub fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-fn trim(path: &str) -> String {
+fn trim_slash(path: &str) -> String {
     match path.strip_suffix('/') {
         Some("") | None => path.to_owned(),
         Some(path) => path.to_owned(),
@@ -243,12 +247,12 @@ const METHOD_PARAMETER: &str = "_method";
 
 /// Looks for a header or query parameter that makes some servers use another method or path than the request's. Returns
 /// a text that names the first one, such as `the query parameter _method`. `target` is the request's path and query.
-pub fn overridden<'a>(
+pub fn find_override<'a>(
     method: &str,
     target: &str,
     headers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
 ) -> Option<String> {
-    let is_other = |name: &str, value: &[u8]| {
+    let is_override = |name: &str, value: &[u8]| {
         let name = header_key(name);
         if METHOD_HEADERS.contains(&name.as_str()) {
             !value.eq_ignore_ascii_case(method.as_bytes())
@@ -257,7 +261,7 @@ pub fn overridden<'a>(
         }
     };
     for (name, value) in headers {
-        if name.starts_with(['x', 'X']) && is_other(name, value) {
+        if name.starts_with(['x', 'X']) && is_override(name, value) {
             return Some(format!("the header {name}"));
         }
     }
@@ -302,7 +306,7 @@ mod tests {
             ("/a;x%2Fy/b%2F../c", vec!["/a/b/../c", "/a/c", "/a/b\u{1}../c"]),
             ("/100%25", vec!["/100%"]),
         ] {
-            let readings = lenient(path).unwrap();
+            let readings = lenient_readings(path).unwrap();
             for expected in expected {
                 assert!(readings.contains(expected), "{path}: {expected:?} of {readings:?}");
             }
@@ -322,13 +326,13 @@ mod tests {
             "/v1/jobs%2500.png",
             &long_path,
         ] {
-            assert_eq!(lenient(path), None, "{path}");
+            assert_eq!(lenient_readings(path), None, "{path}");
         }
     }
 
     #[test]
     fn servers_read_an_ordinary_path_in_few_ways() {
-        for (path, most) in [
+        for (path, reading_count_max) in [
             ("/v1/job/web/plan", 1),
             ("/v1/job/Web.Front", 1),
             ("/v1/job/a%2Fb", 2),
@@ -336,8 +340,8 @@ mod tests {
             ("/v1/job/a/", 2),
             ("/v1/job/../job//a", 6),
         ] {
-            let readings = lenient(path).unwrap();
-            assert!(readings.len() <= most, "{path}: {readings:?}");
+            let readings = lenient_readings(path).unwrap();
+            assert!(readings.len() <= reading_count_max, "{path}: {readings:?}");
         }
     }
 

@@ -40,7 +40,7 @@ pub enum MatchPolicy {
 keywords!(MatchPolicy, "match policy": Exact = "Exact", Equivalent = "Equivalent");
 
 /// The resources that Kubernetes serves in two API groups: (resource, old group, new group).
-const MOVED: [(&str, &str, &str); 7] = [
+const MOVED_RESOURCES: [(&str, &str, &str); 7] = [
     ("deployments", "extensions", "apps"),
     ("daemonsets", "extensions", "apps"),
     ("replicasets", "extensions", "apps"),
@@ -51,7 +51,7 @@ const MOVED: [(&str, &str, &str); 7] = [
 ];
 
 fn other_group(resource: &GroupVersionResource) -> Option<&'static str> {
-    MOVED.iter().find_map(|(name, old, new)| {
+    MOVED_RESOURCES.iter().find_map(|(name, old, new)| {
         let is_moved = *name == resource.resource;
         match resource.group.as_str() {
             group if is_moved && group == *old => Some(*new),
@@ -239,7 +239,7 @@ impl Rule {
 
     /// Returns the first field of the rule that does not match this request; `None` if all fields match.
     pub fn mismatch(&self, request: &Request) -> Option<RulePart> {
-        let (resource, subresource, kind) = match (&request.requested, self.match_policy) {
+        let (resource, subresource, kind) = match (&request.requested_kind, self.match_policy) {
             (Some(requested), MatchPolicy::Exact) => (&requested.resource, &requested.subresource, &requested.kind),
             _ => (&request.resource, &request.subresource, &request.kind),
         };

@@ -91,7 +91,7 @@ pub struct ReachedResource {
 }
 
 impl ReachedResource {
-    fn is_in(&self, pattern: &ResourcePattern) -> bool {
+    fn matches_pattern(&self, pattern: &ResourcePattern) -> bool {
         pattern.matches(&self.resource, self.subresource.as_deref())
     }
 }
@@ -122,7 +122,7 @@ impl Reach {
     /// Checks whether a chain with these rules gets all requests that the rules match. Returns `None` if it does.
     /// Otherwise returns the reasons why some of these requests do not reach the chain. `namespace` is the namespace of
     /// the chain; `None` if the chain applies to all namespaces.
-    pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
+    pub fn find_unreached(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
         let excluded = namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
         if let Some(namespace) = excluded {
             let reason = format!(
@@ -168,7 +168,11 @@ impl Reach {
             UnreachedEntry { field, entry, fix }
         };
         let all_patterns = rule.resources.iter();
-        let patterns = all_patterns.filter(|pattern| !reached_resources.iter().any(|resource| resource.is_in(pattern)));
+        let patterns = all_patterns.filter(|pattern| {
+            !reached_resources
+                .iter()
+                .any(|resource| resource.matches_pattern(pattern))
+        });
         let names = || {
             reached_resources.iter().map(|resource| match &resource.subresource {
                 Some(subresource) => format!("{}/{subresource}", resource.resource),
@@ -195,12 +199,12 @@ mod tests {
     use super::*;
 
     fn rule(groups: &[&str], resources: &[&str], kinds: &[&str]) -> Rule {
-        let only = |texts: &[&str]| match texts {
+        let matcher_of = |texts: &[&str]| match texts {
             [] => Matcher::Any,
             texts => Matcher::Only(texts.iter().map(ToString::to_string).collect()),
         };
         Rule {
-            api_groups: only(groups),
+            api_groups: matcher_of(groups),
             resources: match resources {
                 [] => vec![ResourcePattern::everything()],
                 resources => resources
@@ -208,83 +212,83 @@ mod tests {
                     .map(|text| ResourcePattern::parse(text).unwrap())
                     .collect(),
             },
-            kinds: only(kinds),
+            kinds: matcher_of(kinds),
             ..Rule::for_operations([crate::Operation::Create])
         }
     }
 
     #[test]
     fn a_chain_that_misses_requests_is_reported_with_the_reason() {
-        let all = Reach::default();
-        let webhooks = Reach {
+        let full_reach = Reach::default();
+        let webhook_reach = Reach {
             is_by_resource: true,
             excluded_namespaces: vec!["kube-system".to_owned()],
             resources: None,
         };
-        let kinds = || rule(&[], &[], &["Pod"]);
-        let pods = || rule(&[""], &["pods"], &[]);
-        let reviews = || rule(&["authentication.k8s.io"], &["tokenreviews"], &[]);
+        let kind_rule = || rule(&[], &[], &["Pod"]);
+        let pod_rule = || rule(&[""], &["pods"], &[]);
+        let review_rule = || rule(&["authentication.k8s.io"], &["tokenreviews"], &[]);
         // (case, requests that reach the chains, the chain's namespace, the chain's rules, expected result)
         // The expected result is `None` if the chain gets all requests that its rules match. Otherwise it has two
         // parts: whether the chain gets no request at all, and the number of reasons.
         for (case, reach, namespace, rules, expected) in [
-            ("pods", &webhooks, None, vec![pods()], None),
-            ("pods of a team", &webhooks, Some("shop"), vec![pods()], None),
+            ("pods", &webhook_reach, None, vec![pod_rule()], None),
+            ("pods of a team", &webhook_reach, Some("shop"), vec![pod_rule()], None),
             (
                 "pods of the system",
-                &webhooks,
+                &webhook_reach,
                 Some("kube-system"),
-                vec![pods()],
+                vec![pod_rule()],
                 Some((true, 1)),
             ),
             (
                 "pods of the system, by other ways",
-                &all,
+                &full_reach,
                 Some("kube-system"),
-                vec![pods()],
+                vec![pod_rule()],
                 None,
             ),
-            ("kinds", &webhooks, None, vec![kinds()], Some((true, 1))),
+            ("kinds", &webhook_reach, None, vec![kind_rule()], Some((true, 1))),
             (
                 "kinds and pods",
-                &webhooks,
+                &webhook_reach,
                 None,
-                vec![kinds(), pods()],
+                vec![kind_rule(), pod_rule()],
                 Some((false, 1)),
             ),
-            ("kinds, by other ways", &all, None, vec![kinds()], None),
+            ("kinds, by other ways", &full_reach, None, vec![kind_rule()], None),
             (
                 "kinds of a resource",
-                &webhooks,
+                &webhook_reach,
                 None,
                 vec![rule(&[], &["pods"], &["Pod"])],
                 None,
             ),
-            ("reviews", &all, None, vec![reviews()], Some((true, 1))),
+            ("reviews", &full_reach, None, vec![review_rule()], Some((true, 1))),
             (
                 "reviews and pods",
-                &all,
+                &full_reach,
                 None,
-                vec![reviews(), pods()],
+                vec![review_rule(), pod_rule()],
                 Some((false, 1)),
             ),
             (
                 "their group",
-                &all,
+                &full_reach,
                 None,
                 vec![rule(&["authorization.k8s.io"], &["*"], &[])],
                 Some((true, 1)),
             ),
             (
                 "more groups",
-                &all,
+                &full_reach,
                 None,
                 vec![rule(&["authorization.k8s.io", "apps"], &["*"], &[])],
                 None,
             ),
             (
                 "policies",
-                &all,
+                &full_reach,
                 None,
                 vec![rule(
                     &["admissionregistration.k8s.io"],
@@ -295,51 +299,51 @@ mod tests {
             ),
             (
                 "chains",
-                &all,
+                &full_reach,
                 None,
                 vec![rule(&["admittance.dev"], &["admissionchains/status"], &[])],
                 Some((true, 1)),
             ),
             (
                 "another resource of a group",
-                &all,
+                &full_reach,
                 None,
                 vec![rule(&["admissionregistration.k8s.io"], &["other"], &[])],
                 None,
             ),
-            ("everything", &all, None, vec![rule(&[], &["*/*"], &[])], None),
-            ("no rules", &all, None, vec![], None),
+            ("everything", &full_reach, None, vec![rule(&[], &["*/*"], &[])], None),
+            ("no rules", &full_reach, None, vec![], None),
         ] {
-            let misses = reach
-                .misses(namespace, &rules)
+            let unreached = reach
+                .find_unreached(namespace, &rules)
                 .map(|misses| (misses.is_whole, misses.reasons.len()));
-            assert_eq!(misses, expected, "{case}");
+            assert_eq!(unreached, expected, "{case}");
         }
     }
 
     #[test]
     fn rule_entries_that_match_no_request_are_reported_with_a_fix() {
-        let reached = |resource: &str, subresource: Option<&str>, kind: Option<&str>| ReachedResource {
+        let reached_resource = |resource: &str, subresource: Option<&str>, kind: Option<&str>| ReachedResource {
             resource: resource.to_owned(),
             subresource: subresource.map(str::to_owned),
             kind: kind.map(str::to_owned),
         };
-        let routes = |kind| Reach {
+        let reach_of_routes = |kind| Reach {
             resources: Some(vec![
-                reached("services", None, Some("Service")),
-                reached("services", Some("scale"), kind),
+                reached_resource("services", None, Some("Service")),
+                reached_resource("services", Some("scale"), kind),
             ]),
             ..Reach::default()
         };
-        let (fixed, of_body) = (routes(Some("Scale")), routes(None));
+        let (reach_with_kind, reach_without_kind) = (reach_of_routes(Some("Scale")), reach_of_routes(None));
         for (reach, rule, expected) in [
             (
-                &fixed,
+                &reach_with_kind,
                 rule(&[], &["services", "*/scale", "*"], &["service", "Scale"]),
                 vec![],
             ),
             (
-                &fixed,
+                &reach_with_kind,
                 rule(&[], &["servces", "services/status"], &["Servce", "Job"]),
                 vec![
                     "resources servces: did you mean services?",
@@ -348,7 +352,7 @@ mod tests {
                     "kinds Job: requests have Scale and Service",
                 ],
             ),
-            (&of_body, rule(&[], &["*/*"], &["Servce"]), vec![]),
+            (&reach_without_kind, rule(&[], &["*/*"], &["Servce"]), vec![]),
             (&Reach::default(), rule(&[], &["servces"], &["Servce"]), vec![]),
         ] {
             let unreached = reach.unreached_entries(&rule);

@@ -14,22 +14,22 @@ use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
 use crate::{
-    capabilities::log::with_current_notes,
+    capabilities::log::share_current_notes,
     scheduling::{
-        offload::{SMALL, resume_panic_or_wait, threads_for_long_work},
-        reschedule::long_polls,
+        offload::{SHORT_WORK_SIZE_MAX, resume_panic_or_wait, threads_for_long_work},
+        reschedule::poll_with_rescheduling,
     },
 };
 
 /// A hook's call is long if it used this much processor time after it first yielded.
-const LONG: Duration = Duration::from_millis(1);
+const LONG_CALL_TIME: Duration = Duration::from_millis(1);
 
 /// After a long call of a hook, this many further calls of the hook begin on a thread for long work.
 const CALLS_AFTER_LONG_CALL: u8 = 16;
 
 /// A call that runs for at least this time before it first yields is suspicious. The hook's next call is then timed
 /// from its start, and not only after it first yields.
-const SUSPICIOUS: Duration = Duration::from_millis(4);
+const SUSPICIOUS_TIME: Duration = Duration::from_millis(4);
 
 /// Predicts from earlier calls of a hook whether its next call is long. Lives as long as the hook.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl LongCallPredictor {
     /// Tells the predictor the size of a hook's response, in bytes. Copying a large response takes long, so the hook's
     /// next calls are then expected to be long.
     pub fn learn_answer(&self, bytes: usize) {
-        if bytes > SMALL {
+        if bytes > SHORT_WORK_SIZE_MAX {
             self.learn(true);
         }
     }
@@ -101,7 +101,7 @@ pub async fn move_to_long_work_thread() {
 /// Calls [`move_to_long_work_thread`] before work on this many bytes. Does nothing if there are so few bytes that the
 /// work is short.
 pub async fn move_if_long(bytes: usize) {
-    if bytes > SMALL {
+    if bytes > SHORT_WORK_SIZE_MAX {
         move_to_long_work_thread().await;
     }
 }
@@ -131,7 +131,7 @@ impl<T> MeasuredCall<T> {
         let polled = self.call.as_mut().poll(context);
         if let Some(start_time) = start {
             let elapsed = thread_time().saturating_sub(start_time);
-            if self.has_yielded || elapsed >= SUSPICIOUS {
+            if self.has_yielded || elapsed >= SUSPICIOUS_TIME {
                 self.spent += elapsed;
             }
         }
@@ -144,11 +144,11 @@ impl<T> MeasuredCall<T> {
         let outer_mobility = MOBILITY.replace(Mobility::Movable);
         let start = (!self.has_yielded).then(Instant::now);
         let polled = self.poll(context);
-        if start.is_some_and(|start| start.elapsed() >= SUSPICIOUS) {
+        if start.is_some_and(|start| start.elapsed() >= SUSPICIOUS_TIME) {
             predictor.is_suspected.store(true, Ordering::Relaxed);
         }
         if MOBILITY.replace(outer_mobility) == Mobility::Moving {
-            self.spent = self.spent.max(LONG);
+            self.spent = self.spent.max(LONG_CALL_TIME);
         }
         match polled {
             Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -158,7 +158,7 @@ impl<T> MeasuredCall<T> {
     }
 
     fn is_long(&self) -> bool {
-        self.spent >= LONG
+        self.spent >= LONG_CALL_TIME
     }
 }
 
@@ -185,9 +185,14 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
         }
     }
     call.is_suspected = true;
-    let remaining_call = async move { (long_polls(poll_fn(|context| call.poll(context))).await, call.is_long()) };
-    let task = threads_for_long_work().spawn(with_current_notes(remaining_call).in_current_span());
-    let _abort = Abort(task.abort_handle());
+    let remaining_call = async move {
+        (
+            poll_with_rescheduling(poll_fn(|context| call.poll(context))).await,
+            call.is_long(),
+        )
+    };
+    let task = threads_for_long_work().spawn(share_current_notes(remaining_call).in_current_span());
+    let _abort = AbortOnDrop(task.abort_handle());
     match task.await {
         Ok((output, is_long)) => {
             predictor.learn(is_long);
@@ -197,9 +202,9 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
     }
 }
 
-struct Abort(AbortHandle);
+struct AbortOnDrop(AbortHandle);
 
-impl Drop for Abort {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -218,14 +223,14 @@ mod tests {
         Box::pin(async move {
             for _ in 0..ticks {
                 let start = thread_time();
-                while thread_time() < start + LONG {}
+                while thread_time() < start + LONG_CALL_TIME {}
                 task::yield_now().await;
             }
             current().name().unwrap_or_default().to_owned()
         })
     }
 
-    fn long() -> LongCallPredictor {
+    fn long_call_predictor() -> LongCallPredictor {
         let predictor = LongCallPredictor::default();
         predictor.learn(true);
         predictor
@@ -254,7 +259,10 @@ mod tests {
     async fn a_call_moves_to_another_thread_before_it_computes_for_long() {
         let thread_name = || current().name().unwrap_or_default().to_owned();
         let test_thread = thread_name();
-        for (bytes, expected) in [(SMALL, test_thread.as_str()), (SMALL + 1, "long-work")] {
+        for (bytes, expected) in [
+            (SHORT_WORK_SIZE_MAX, test_thread.as_str()),
+            (SHORT_WORK_SIZE_MAX + 1, "long-work"),
+        ] {
             let call: LongCall<_> = Box::pin(async move {
                 move_if_long(bytes).await;
                 // The outer call runs an inner call. Afterwards, the outer call must be able to move to another thread
@@ -280,7 +288,7 @@ mod tests {
         for thread in [test_thread.as_str(), &test_thread, "long-work", "long-work"] {
             let call: LongCall<_> = Box::pin(async {
                 let start = thread_time();
-                while thread_time() < start + SUSPICIOUS {}
+                while thread_time() < start + SUSPICIOUS_TIME {}
                 current().name().unwrap_or_default().to_owned()
             });
             assert_eq!(run_long(call, &predictor).await, thread);
@@ -289,7 +297,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_on_another_thread_continues_in_the_caller() {
-        let predictor = long();
+        let predictor = long_call_predictor();
         let panicking = task::spawn(async move {
             run_long::<()>(Box::pin(async { panic!("of the guest") }), &predictor).await;
         });
@@ -300,7 +308,7 @@ mod tests {
     #[tokio::test]
     async fn a_dropped_call_is_aborted() {
         let (alive, end_receiver) = oneshot::channel::<()>();
-        let predictor = long();
+        let predictor = long_call_predictor();
         let call: LongCall<()> = Box::pin(async move {
             let _alive = alive;
             std::future::pending().await

@@ -18,12 +18,12 @@ use tokio::{
 use crate::{Deadline, Failure, FailureKind, scheduling::reschedule::reschedule_often};
 
 /// Work on at most this many bytes is short enough for a serving thread.
-pub(crate) const SMALL: usize = 32 << 10;
+pub(crate) const SHORT_WORK_SIZE_MAX: usize = 32 << 10;
 
 /// The nice value (the priority in Linux) of threads for long work. When such a thread shares a processor with a thread
 /// of normal priority, it gets about a quarter of the time. With a much smaller share, long calls would miss their
 /// deadlines on a machine with other busy programs.
-const NICE: i32 = 5;
+const LONG_WORK_NICE_VALUE: i32 = 5;
 
 static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(thread_count()));
 
@@ -47,8 +47,8 @@ pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
 /// already. For example, a thread for long work may start a compiler, whose own threads inherit the low priority.
 pub fn lower_priority() {
     let lowered = getpriority_process(None).and_then(|nice| {
-        if nice < NICE {
-            setpriority_process(None, NICE)
+        if nice < LONG_WORK_NICE_VALUE {
+            setpriority_process(None, LONG_WORK_NICE_VALUE)
         } else {
             Ok(())
         }
@@ -67,7 +67,7 @@ fn thread_count() -> usize {
 
 /// Lets other threads run each time that as many items of long work are done as `every` says. `item` is the index of
 /// the item that was done last. A pause may cost a time slice, so `every` should be large.
-pub fn pause(item: usize, every: usize) {
+pub fn pause_between_items(item: usize, every: usize) {
     if (item + 1).is_multiple_of(every) {
         yield_now();
     }
@@ -83,16 +83,16 @@ pub(crate) fn threads_for_long_work() -> Handle {
 /// Runs work like [`offload`], but without a deadline. If `bytes` is large, the work takes long, so it runs on a thread
 /// for long work. Must be called within a tokio runtime.
 pub async fn offload_without_deadline<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
-    if bytes <= SMALL {
+    if bytes <= SHORT_WORK_SIZE_MAX {
         return work();
     }
-    match in_turn(work).await {
+    match run_in_turn(work).await {
         Ok(output) => output,
         Err(error) => resume_panic_or_wait(error).await,
     }
 }
 
-async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+async fn run_in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     // Acquiring fails only if the semaphore is closed, which it never is.
     let permit = PERMITS.acquire().await.ok();
     let work = move || {
@@ -121,10 +121,10 @@ pub async fn resume_panic_or_wait<T>(error: JoinError) -> T {
 
 /// Drops a value of this many bytes. A large value is dropped on a thread for long work, because freeing it takes time.
 pub(crate) fn drop_on_long_work_thread<T: Send + 'static>(value: T, bytes: usize) {
-    if bytes > SMALL
+    if bytes > SHORT_WORK_SIZE_MAX
         && let Some(threads) = THREADS.as_ref()
     {
-        threads.spawn(in_turn(move || drop(value)));
+        threads.spawn(run_in_turn(move || drop(value)));
     }
 }
 
@@ -140,12 +140,12 @@ pub async fn offload<T: Send + 'static>(
     deadline: Deadline,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    if bytes <= SMALL {
+    if bytes <= SHORT_WORK_SIZE_MAX {
         return Ok(work());
     }
     // If too much other work is waiting, this work gets its turn only after the deadline. It is then not started,
     // because its result is no longer needed.
-    let queued_work = in_turn(move || (!deadline.has_passed()).then(work));
+    let queued_work = run_in_turn(move || (!deadline.has_passed()).then(work));
     let too_late = || {
         Failure::new(
             FailureKind::Timeout,
@@ -174,7 +174,7 @@ mod tests {
             lower_priority();
             nice()
         });
-        assert_eq!(lowered.join().unwrap(), before.max(NICE));
+        assert_eq!(lowered.join().unwrap(), before.max(LONG_WORK_NICE_VALUE));
         assert_eq!(nice(), before);
     }
 }

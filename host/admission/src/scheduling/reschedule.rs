@@ -23,7 +23,7 @@ pub(crate) fn reschedule_often() -> Option<TickerGuard> {
 }
 
 /// Polls a future that computes for long. During each poll, serving threads get a chance to run every millisecond.
-pub async fn long_polls<T>(work: impl Future<Output = T>) -> T {
+pub async fn poll_with_rescheduling<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     std::future::poll_fn(|context| {
         let _guard = reschedule_often();
@@ -95,7 +95,7 @@ mod tests {
 
     /// Returns two values for each thread `reschedule-*`: the processors on which it may run, and the number of times
     /// that it has given up its processor voluntarily.
-    fn threads() -> Vec<(String, u64)> {
+    fn reschedule_threads() -> Vec<(String, u64)> {
         let field = |status: &str, name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.map(|value| value.trim().to_owned())
@@ -116,7 +116,7 @@ mod tests {
         let guard = reschedule_often();
         let processors: Vec<_> = processors().unwrap().iter().map(usize::to_string).collect();
         let have_woken = |times| {
-            let threads = threads();
+            let threads = reschedule_threads();
             processors.iter().all(|processor| {
                 threads
                     .iter()
@@ -128,9 +128,9 @@ mod tests {
         // Without the guard, the threads sleep soon. Other tests may wake them at any time, so this test waits for a
         // moment at which all of them sleep.
         wait_until(|| {
-            let before = threads();
+            let before = reschedule_threads();
             sleep(TICK * 10);
-            threads() == before
+            reschedule_threads() == before
         });
     }
 

@@ -14,7 +14,7 @@ use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn large() -> Request {
+fn large_request() -> Request {
     let mut request = request(Operation::Create);
     let mut value = pod();
     value["spec"]["text"] = json!("x".repeat(200 << 10));
@@ -37,7 +37,7 @@ async fn a_large_patch_is_applied_on_another_thread() {
     let copies: Vec<Value> = (0..35)
         .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
         .collect();
-    let request = large();
+    let request = large_request();
     let thread_count = (available_parallelism().unwrap().get() - 1).max(1);
     for mode in Mode::ALL {
         let mut stage = Stage::new("stage", Script::Patch(copies.clone().into()));
@@ -76,7 +76,7 @@ async fn applying_a_patch_ends_at_the_timeout_of_its_stage() {
     for mode in Mode::ALL {
         let mut stage = Stage::new("stage", Script::Patch(middle.clone().into()));
         (stage.spec.mode, stage.spec.timeout) = (mode, Duration::from_millis(1));
-        let outcome = run(vec![stage], large(), MINUTE).await;
+        let outcome = run(vec![stage], large_request(), MINUTE).await;
         assert_eq!(failure_of(&outcome).kind, FailureKind::Timeout);
         assert_eq!(outcome.is_allowed(), mode == Mode::Audit);
     }

@@ -6,7 +6,7 @@ use admittance_admission::{Authorizer, CompiledConditions, Exception, MatchCondi
 
 use super::*;
 
-fn after(seconds: u64) -> Moment {
+fn moment_after(seconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_secs(seconds))
 }
 
@@ -14,7 +14,12 @@ struct FixedCondition(Result<bool, Failure>);
 
 #[async_trait]
 impl CompiledConditions for FixedCondition {
-    async fn first_false(&self, _: &Request, _: &dyn Authorizer, _: Deadline) -> Result<Option<Arc<str>>, Failure> {
+    async fn first_false_condition(
+        &self,
+        _: &Request,
+        _: &dyn Authorizer,
+        _: Deadline,
+    ) -> Result<Option<Arc<str>>, Failure> {
         Ok((!self.0.clone()?).then(|| "condition".into()))
     }
 
@@ -31,8 +36,8 @@ fn failure() -> Failure {
     Failure::new(FailureKind::Condition, "scripted")
 }
 
-fn with_condition(result: Result<bool, Failure>) -> Exception {
-    let mut exception = Exception::new("legacy", after(3600));
+fn exception_with_condition(result: Result<bool, Failure>) -> Exception {
+    let mut exception = Exception::new("legacy", moment_after(3600));
     exception.match_conditions = MatchConditions::new(FixedCondition(result));
     exception
 }
@@ -43,11 +48,11 @@ fn excepted_stage(script: Script, exception: &Exception) -> Stage {
     stage
 }
 
-async fn outcome(stage: Stage, request: Request) -> Outcome {
+async fn outcome_of_stage(stage: Stage, request: Request) -> Outcome {
     run(vec![stage], request, Duration::from_secs(1)).await
 }
 
-fn passed_by(outcome: &Outcome) -> Option<&str> {
+fn matching_exception(outcome: &Outcome) -> Option<&str> {
     let [row] = &*outcome.trace else {
         panic!("{:?}", outcome.trace);
     };
@@ -58,7 +63,7 @@ fn passed_by(outcome: &Outcome) -> Option<&str> {
 
 #[tokio::test]
 async fn a_stage_with_a_matching_exception_is_not_called() {
-    let exception = Exception::new("legacy", after(3600));
+    let exception = Exception::new("legacy", moment_after(3600));
     for script in [
         Script::Deny("no"),
         add("/spec/new", json!(1)),
@@ -70,17 +75,17 @@ async fn a_stage_with_a_matching_exception_is_not_called() {
             let mut stage = excepted_stage(script.clone(), &exception);
             stage.spec.mode = mode;
             stage.spec.reinvocation = Reinvocation::IfNeeded;
-            let outcome = outcome(stage, request(Operation::Update)).await;
+            let outcome = outcome_of_stage(stage, request(Operation::Update)).await;
             assert!(outcome.is_allowed() && !outcome.is_changed());
             assert!(outcome.warnings.is_empty());
-            assert_eq!(passed_by(&outcome), Some("legacy"));
+            assert_eq!(matching_exception(&outcome), Some("legacy"));
         }
     }
 }
 
 #[tokio::test]
 async fn an_exception_affects_only_the_stages_that_have_it() {
-    let exception = Exception::new("legacy", after(3600));
+    let exception = Exception::new("legacy", moment_after(3600));
     let stages = vec![
         excepted_stage(Script::Deny("no"), &exception),
         Stage::new("other", Script::Deny("never")),
@@ -128,7 +133,7 @@ async fn an_exception_matches_only_if_all_its_parts_match() {
     for (field, change, texts, expected) in fields {
         // At first, all fields of this exception match the request. `change` then replaces one field, which is the one
         // that the row tests.
-        let mut exception = Exception::new("legacy", after(3600));
+        let mut exception = Exception::new("legacy", moment_after(3600));
         exception.rules = vec![
             Rule::for_operations([Operation::Create]),
             Rule::for_operations([Operation::Update]),
@@ -138,17 +143,21 @@ async fn an_exception_matches_only_if_all_its_parts_match() {
         exception.users = globs(&["jane"]);
         exception.groups = globs(&["admins"]);
         change(&mut exception, globs(texts));
-        let outcome = outcome(excepted_stage(Script::Deny("no"), &exception), request.clone()).await;
-        assert_eq!(passed_by(&outcome).is_some(), expected, "{field} {texts:?}");
+        let outcome = outcome_of_stage(excepted_stage(Script::Deny("no"), &exception), request.clone()).await;
+        assert_eq!(matching_exception(&outcome).is_some(), expected, "{field} {texts:?}");
         exception.rules = vec![Rule::for_operations([Operation::Delete])];
-        let outcome = self::outcome(excepted_stage(Script::Deny("no"), &exception), request.clone()).await;
-        assert_eq!(passed_by(&outcome), None, "{field}: the operation does not match");
+        let outcome = self::outcome_of_stage(excepted_stage(Script::Deny("no"), &exception), request.clone()).await;
+        assert_eq!(
+            matching_exception(&outcome),
+            None,
+            "{field}: the operation does not match"
+        );
     }
 }
 
 #[tokio::test]
 async fn an_exception_matches_a_generated_name_by_its_prefix() {
-    let mut exception = Exception::new("legacy", after(3600));
+    let mut exception = Exception::new("legacy", moment_after(3600));
     exception.names = vec![NameGlob::new("web-*")];
     for (name, metadata, expected) in [
         ("", json!({"generateName": "web-5d-"}), true),
@@ -161,48 +170,48 @@ async fn an_exception_matches_a_generated_name_by_its_prefix() {
         request.name = name.to_owned();
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}});
         request.object = Object::from_value(object);
-        let outcome = outcome(excepted_stage(Script::Deny("no"), &exception), request).await;
-        assert_eq!(passed_by(&outcome).is_some(), expected, "{name} {metadata}");
+        let outcome = outcome_of_stage(excepted_stage(Script::Deny("no"), &exception), request).await;
+        assert_eq!(matching_exception(&outcome).is_some(), expected, "{name} {metadata}");
     }
 }
 
 #[tokio::test]
 async fn an_exception_applies_while_its_conditions_are_true_and_it_has_not_expired() {
     for (exception, expected) in [
-        (with_condition(Ok(true)), true),
-        (with_condition(Ok(false)), false),
-        (with_condition(Err(failure())), false),
-        (Exception::new("legacy", after(0)), false),
+        (exception_with_condition(Ok(true)), true),
+        (exception_with_condition(Ok(false)), false),
+        (exception_with_condition(Err(failure())), false),
+        (Exception::new("legacy", moment_after(0)), false),
     ] {
-        let outcome = outcome(
+        let outcome = outcome_of_stage(
             excepted_stage(Script::Deny("no"), &exception),
             request(Operation::Update),
         )
         .await;
-        assert_eq!(passed_by(&outcome).is_some(), expected, "{exception:?}");
+        assert_eq!(matching_exception(&outcome).is_some(), expected, "{exception:?}");
     }
 }
 
 #[tokio::test]
 async fn a_stage_that_does_not_apply_is_skipped_without_recording_an_exception() {
-    let exception = Exception::new("legacy", after(3600));
+    let exception = Exception::new("legacy", moment_after(3600));
     let mut stage = excepted_stage(Script::Deny("no"), &exception);
     stage.spec.match_conditions = MatchConditions::new(FixedCondition(Ok(false)));
-    let outcome = outcome(stage.clone(), request(Operation::Update)).await;
+    let outcome = outcome_of_stage(stage.clone(), request(Operation::Update)).await;
     assert_eq!(
         outcome.trace[0].result,
         StageResult::Skipped(SkipReason::MatchCondition)
     );
     stage.spec.match_conditions = MatchConditions::new(FixedCondition(Err(failure())));
-    let outcome = self::outcome(stage, request(Operation::Update)).await;
-    assert_eq!(passed_by(&outcome), Some("legacy"));
+    let outcome = self::outcome_of_stage(stage, request(Operation::Update)).await;
+    assert_eq!(matching_exception(&outcome), Some("legacy"));
 }
 
 #[tokio::test]
 async fn the_trace_names_the_first_exception_that_matches() {
     let mut stage = Stage::new("stage", Script::Deny("no"));
     let named_exception = |name: &str, result| {
-        let mut exception = with_condition(result);
+        let mut exception = exception_with_condition(result);
         exception.name = name.into();
         Arc::new(exception)
     };
@@ -211,8 +220,8 @@ async fn the_trace_names_the_first_exception_that_matches() {
         named_exception("b", Ok(true)),
         named_exception("c", Ok(true)),
     ];
-    let outcome = outcome(stage, request(Operation::Update)).await;
-    assert_eq!(passed_by(&outcome), Some("b"));
+    let outcome = outcome_of_stage(stage, request(Operation::Update)).await;
+    assert_eq!(matching_exception(&outcome), Some("b"));
 }
 
 #[tokio::test]

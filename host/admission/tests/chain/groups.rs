@@ -21,7 +21,7 @@ impl Hook for RecordingMember {
 }
 
 /// Creates a group with the members `a`, `b` and so on, and a list to which each called member adds its name.
-fn group(formula: Formula, scripts: Vec<Script>) -> (HookGroup, Arc<Mutex<Vec<&'static str>>>) {
+fn new_group(formula: Formula, scripts: Vec<Script>) -> (HookGroup, Arc<Mutex<Vec<&'static str>>>) {
     let calls = Arc::new(Mutex::default());
     let members = ["a", "b", "c"].into_iter().zip(scripts).map(|(name, script)| {
         let calls = Arc::clone(&calls);
@@ -96,7 +96,7 @@ async fn only_members_on_which_the_formula_depends_are_called() {
         (c.clone(), vec![Allow], "", "failed"),
     ] {
         let case = format!("{formula:?}");
-        let (group, calls) = group(formula, scripts);
+        let (group, calls) = new_group(formula, scripts);
         let outcome = run(
             vec![Stage::new("stage", group)],
             request(Operation::Create),
@@ -114,7 +114,7 @@ async fn only_members_on_which_the_formula_depends_are_called() {
 async fn a_denial_has_a_cause_for_each_member_that_did_not_allow_the_request() {
     let formula = or(and(Formula::Member(0), Formula::Member(1)), Formula::Member(2));
     let fails = Script::Fail(FailureKind::Timeout);
-    let (group, _) = group(formula, vec![Script::Deny("no owner"), fails, Script::Deny("no team")]);
+    let (group, _) = new_group(formula, vec![Script::Deny("no owner"), fails, Script::Deny("no team")]);
     let request = Arc::new(request(Operation::Create));
     let response = group
         .admit(&request, Deadline::after(Duration::from_secs(1)))
@@ -139,7 +139,7 @@ async fn a_group_keeps_the_warnings_annotations_and_failures_of_its_members() {
     let deadline = || Deadline::after(Duration::from_secs(1));
     let request = Arc::new(request(Operation::Create));
     let changes = add("/metadata/labels/a", json!("x"));
-    let (allowed, _) = group(formula(), vec![Script::Warn("w"), changes.clone(), Script::Allow]);
+    let (allowed, _) = new_group(formula(), vec![Script::Warn("w"), changes.clone(), Script::Allow]);
     let response = allowed.admit(&request, deadline()).await.unwrap();
     assert!(matches!(response.verdict, Verdict::Allow), "{response:?}");
     assert_eq!(response.warnings, ["w"]);
@@ -153,11 +153,11 @@ async fn a_group_keeps_the_warnings_annotations_and_failures_of_its_members() {
     // The hook sets the label to the value that the label already has. This does not count as a change, so the request
     // is allowed unchanged.
     let same = add("/metadata/labels/inject", json!("yes"));
-    let (unchanged, _) = group(Formula::Member(0), vec![same]);
+    let (unchanged, _) = new_group(Formula::Member(0), vec![same]);
     let response = unchanged.admit(&request, deadline()).await.unwrap();
     assert!(matches!(response.verdict, Verdict::Allow), "{response:?}");
 
-    let (failed, _) = group(formula(), vec![Script::Allow, changes, Script::Deny("x")]);
+    let (failed, _) = new_group(formula(), vec![Script::Allow, changes, Script::Deny("x")]);
     let failure = failed.admit(&request, deadline()).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvalidResponse);
     assert_eq!(

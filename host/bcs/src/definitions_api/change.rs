@@ -7,13 +7,13 @@ use admittance_definitions::{BcsObject, ExpectedDefinitions, StoreError};
 use tracing::Instrument;
 
 use super::{
-    refusal::{BODY, DefinitionRefusal},
+    refusal::{BODY_FILE_NAME, DefinitionRefusal},
     stored::{self, StoredBcsDefinition},
 };
 use crate::definition_name::DefinitionName;
 
 /// The pauses before a change is retried because a concurrent change has interfered.
-const PAUSES: [Duration; 4] = [
+const RETRY_PAUSES: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(40),
     Duration::from_millis(80),
@@ -61,7 +61,7 @@ impl DefinitionWrite {
 impl Changer {
     /// Makes the change, and completes it even if the client disconnects. Returns warnings for the client.
     pub(super) async fn run(self, change: DefinitionWrite) -> Result<Vec<String>, DefinitionRefusal> {
-        match tokio::spawn(async move { self.retry(&change).await }.in_current_span()).await {
+        match tokio::spawn(async move { self.run_with_retries(&change).await }.in_current_span()).await {
             Ok(result) => result,
             Err(error) => Err(DefinitionRefusal::Failed(format!(
                 "the change was interrupted: {error}"
@@ -69,20 +69,20 @@ impl Changer {
         }
     }
 
-    async fn retry(&self, change: &DefinitionWrite) -> Result<Vec<String>, DefinitionRefusal> {
+    async fn run_with_retries(&self, change: &DefinitionWrite) -> Result<Vec<String>, DefinitionRefusal> {
         let name = change.name();
-        let mut pauses = PAUSES.iter();
+        let mut pauses = RETRY_PAUSES.iter();
         let result = loop {
             match self.attempt(change, &name).await {
                 Ok(warnings) => break Ok(warnings),
                 Err(AttemptError::Refused(refusal)) => break Err(refusal),
                 Err(AttemptError::Host(error)) => match pauses.next() {
                     Some(pause) if is_conflict(&error) => tokio::time::sleep(*pause).await,
-                    _ => break Err(DefinitionRefusal::of_change(&name, error)),
+                    _ => break Err(DefinitionRefusal::from_change_error(&name, error)),
                 },
             }
         };
-        self.audit(change, &name, result.as_ref().err());
+        self.log_audit(change, &name, result.as_ref().err());
         result
     }
 
@@ -98,35 +98,38 @@ impl Changer {
                     };
                     return Err(refusal.into());
                 }
-                let object = object.clone().created_at(&Moment::now().to_string());
+                let object = object.clone().with_creation_time(&Moment::now().to_string());
                 self.apply(&object.to_text(), ExpectedDefinitions::New).await
             }
             DefinitionWrite::Update(object) => {
                 let existing = existing.ok_or_else(not_found)?;
-                let text = existing.updated_to(object.clone(), &Moment::now().to_string());
+                let text = existing.updated_text(object.clone(), &Moment::now().to_string());
                 self.apply(&text, ExpectedDefinitions::Existing).await
             }
             DefinitionWrite::Delete(_) => {
                 let StoredBcsDefinition { definition, .. } = existing.ok_or_else(not_found)?;
-                let application = self.application(ExpectedDefinitions::Existing);
+                let application = self.new_application(ExpectedDefinitions::Existing);
                 Ok(self.host.delete(&definition.id, &application).await?.warnings)
             }
         }
     }
 
     async fn apply(&self, text: &str, expected: ExpectedDefinitions) -> Result<Vec<String>, AttemptError> {
-        let applied = self.host.apply(text, BODY, &self.application(expected)).await?;
+        let applied = self
+            .host
+            .apply(text, BODY_FILE_NAME, &self.new_application(expected))
+            .await?;
         Ok(applied.warnings)
     }
 
-    fn application(&self, expected: ExpectedDefinitions) -> Application {
+    fn new_application(&self, expected: ExpectedDefinitions) -> Application {
         let mut application = Application::default();
         application.by = self.author.clone();
         application.expected = expected;
         application
     }
 
-    fn audit(&self, change: &DefinitionWrite, subject: &DefinitionName, refusal: Option<&DefinitionRefusal>) {
+    fn log_audit(&self, change: &DefinitionWrite, subject: &DefinitionName, refusal: Option<&DefinitionRefusal>) {
         let by = self.author.as_deref().unwrap_or_default();
         let action = change.as_str();
         match refusal {

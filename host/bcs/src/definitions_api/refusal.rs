@@ -7,7 +7,7 @@ use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETER
 
 /// The file name under which mistakes in the client's own definition are located. The client sent no file of this name,
 /// so messages to the client leave the location out.
-pub(super) const BODY: &str = "body";
+pub(super) const BODY_FILE_NAME: &str = "body";
 
 /// The maximum number of mistakes in a reply.
 const MAX_REPORTED: usize = 50;
@@ -44,11 +44,11 @@ impl DefinitionRefusal {
         }
     }
 
-    pub(super) fn failed(error: impl std::fmt::Display) -> Self {
+    pub(super) fn from_error(error: impl std::fmt::Display) -> Self {
         Self::Failed(error.to_string())
     }
 
-    pub(super) fn of_change(name: &DefinitionName, error: ChangeError) -> Self {
+    pub(super) fn from_change_error(name: &DefinitionName, error: ChangeError) -> Self {
         match error {
             ChangeError::Definitions(definitions::PlanError::Unknown(_)) => Self::NotFound(name.clone()),
             ChangeError::Definitions(definitions::PlanError::AlreadyThere { location, .. }) => Self::AlreadyExists {
@@ -57,32 +57,36 @@ impl DefinitionRefusal {
             },
             ChangeError::Definitions(definitions::PlanError::Mistakes(mistakes))
             | ChangeError::Table(Error::Definitions(mistakes)) => {
-                let is_own = |mistake: &Mistake| mistake.location.file == BODY;
-                of_mistakes(mistakes.iter().map(|mistake| (is_own(mistake), of_mistake(mistake))))
+                let is_own = |mistake: &Mistake| mistake.location.file == BODY_FILE_NAME;
+                refusal_of_mistakes(
+                    mistakes
+                        .iter()
+                        .map(|mistake| (is_own(mistake), mistake_message(mistake))),
+                )
             }
             ChangeError::Table(Error::Stages(errors)) => {
                 let chain = name.to_string();
                 let is_own = |error: &StageError| *error.chain == *chain;
-                of_mistakes(errors.iter().map(|error| {
+                refusal_of_mistakes(errors.iter().map(|error| {
                     let is_of_chain = is_own(error);
                     (
                         is_of_chain,
                         if is_of_chain {
-                            of_stage(error)
+                            stage_message(error)
                         } else {
                             error.to_string()
                         },
                     )
                 }))
             }
-            error => Self::failed(error),
+            error => Self::from_error(error),
         }
     }
 }
 
 /// Returns the refusal of a change that has these mistakes. The flag of a mistake is true if the mistake is in the
 /// definition that the client has sent, and false if it is in another definition.
-fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> DefinitionRefusal {
+fn refusal_of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> DefinitionRefusal {
     let mut any_is_own = false;
     let mut texts: Vec<String> = mistakes
         .map(|(is_own, text)| {
@@ -103,8 +107,8 @@ fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> DefinitionRefu
     }
 }
 
-fn of_mistake(mistake: &Mistake) -> String {
-    if mistake.location.file != BODY {
+fn mistake_message(mistake: &Mistake) -> String {
+    if mistake.location.file != BODY_FILE_NAME {
         return mistake.to_string();
     }
     let Mistake { path, message, fix, .. } = mistake;
@@ -121,7 +125,7 @@ fn of_mistake(mistake: &Mistake) -> String {
 }
 
 /// Returns the message of an error without the name of a file, which would mean nothing to the client.
-fn of_stage(error: &StageError) -> String {
+fn stage_message(error: &StageError) -> String {
     let text = error.to_string();
     let location_prefix = format!("{}: ", error.location);
     text.strip_prefix(&location_prefix).unwrap_or(&text).to_owned()

@@ -30,10 +30,10 @@ impl StoredBcsDefinition {
 
     /// Returns the new text of the stored definition when a client updates it to `object`. The name and namespace stay
     /// those of the stored definition, provided that the stored definition is valid.
-    pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
+    pub(super) fn updated_text(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {
-            Some(before) if self.definition.chain.is_some() => before.updated_to(object),
-            _ => object.created_at(moment),
+            Some(before) if self.definition.chain.is_some() => before.with_fields_of(object),
+            _ => object.with_creation_time(moment),
         };
         let text = self.definition.with_bcs_object(&after);
         text.unwrap_or_else(|| after.to_text())
@@ -48,14 +48,14 @@ impl StoredBcsDefinition {
     }
 }
 
-pub(super) async fn all(host: &Host) -> Result<Vec<StoredBcsDefinition>, DefinitionRefusal> {
-    let definitions = host.definitions().await.map_err(DefinitionRefusal::failed)?;
+pub(super) async fn list_all(host: &Host) -> Result<Vec<StoredBcsDefinition>, DefinitionRefusal> {
+    let definitions = host.definitions().await.map_err(DefinitionRefusal::from_error)?;
     let mut stored: Vec<StoredBcsDefinition> = definitions.into_iter().filter_map(StoredBcsDefinition::parse).collect();
     stored.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(stored)
 }
 
 pub(super) async fn find(host: &Host, name: &DefinitionName) -> Result<Option<StoredBcsDefinition>, DefinitionRefusal> {
-    let stored = all(host).await?;
+    let stored = list_all(host).await?;
     Ok(stored.into_iter().find(|stored| stored.name == *name))
 }

@@ -22,15 +22,16 @@ mod vectors;
 const CLUSTER: &str = "BCS-MESOS-10001";
 const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/ns/applications";
 
-static DRIVER_BEHIND: LazyLock<Bcs> = LazyLock::new(|| Bcs::new(CLUSTER.parse().unwrap()));
-static SCHEDULER_BEHIND: LazyLock<Bcs> = LazyLock::new(|| DRIVER_BEHIND.clone().in_front_of(UpstreamKind::Scheduler));
+static DRIVER_FRONT: LazyLock<Bcs> = LazyLock::new(|| Bcs::new(CLUSTER.parse().unwrap()));
+static SCHEDULER_FRONT: LazyLock<Bcs> =
+    LazyLock::new(|| DRIVER_FRONT.clone().with_upstream_kind(UpstreamKind::Scheduler));
 
-fn bcs() -> &'static Bcs {
-    &DRIVER_BEHIND
+fn driver_front() -> &'static Bcs {
+    &DRIVER_FRONT
 }
 
-fn scheduler() -> &'static Bcs {
-    &SCHEDULER_BEHIND
+fn scheduler_front() -> &'static Bcs {
+    &SCHEDULER_FRONT
 }
 
 /// Describes in one line how a request is handled.
@@ -54,19 +55,19 @@ fn describe(forwarding: SchedulerForwarding) -> String {
             format!("kubernetes {path_and_query} as it is")
         }
         SchedulerForwarding::Reply(response) => {
-            let text = json_of(&response);
+            let text = body_text(&response);
             let message = match serde_json::from_str::<serde_json::Value>(&text) {
                 Ok(envelope) => envelope["message"].as_str().unwrap().to_owned(),
                 Err(_) => text,
             };
-            let allowed = response
+            let allow_header = response
                 .headers()
                 .get("allow")
                 .map(|value| format!(" {}", value.to_str().unwrap()));
             format!(
                 "{} {message}{}",
                 response.status().as_u16(),
-                allowed.unwrap_or_default()
+                allow_header.unwrap_or_default()
             )
         }
     }
@@ -84,7 +85,7 @@ fn describe_body(body: &NextBody) -> String {
     }
 }
 
-fn head(method: &str, path: &str, clusters: &[&str]) -> Parts {
+fn request_head(method: &str, path: &str, clusters: &[&str]) -> Parts {
     let mut request = http::Request::builder().method(method).uri(path);
     for cluster in clusters {
         request = request.header("bcs-clusterid", *cluster);
@@ -92,7 +93,7 @@ fn head(method: &str, path: &str, clusters: &[&str]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-fn json_of(response: &Response<Bytes>) -> String {
+fn body_text(response: &Response<Bytes>) -> String {
     String::from_utf8(response.body().to_vec()).unwrap()
 }
 
@@ -141,14 +142,14 @@ fn requests_are_classified_by_method_and_path() {
         ("POST", "/other", &[], "pass"),
         ("POST", "/mesosdriver/v44/x", &[], "pass"),
     ] {
-        let classification = match bcs().classify(&head(method, path, clusters)) {
+        let classification = match driver_front().classify(&request_head(method, path, clusters)) {
             Class::Pass => "pass".to_owned(),
             Class::Refuse(rejection) => rejection.to_string(),
             Class::Inspect(inspection) => inspection.operation.to_string(),
         };
         if expected.starts_with("the request is ambiguous") {
             assert!(classification.starts_with(expected), "{method} {path}: {classification}");
-            let class = scheduler().classify(&head(method, path, clusters));
+            let class = scheduler_front().classify(&request_head(method, path, clusters));
             assert!(!matches!(class, Class::Refuse(_)), "{method} {path}: {class:?}");
         } else {
             assert_eq!(classification, expected, "{method} {path} {clusters:?}");
@@ -192,9 +193,9 @@ fn the_object_of_a_request_is_identified_by_its_body() {
         ("two kinds", r#"{"kind":"configmap","Kind":"application"}"#, "json decode failed!`kind` and `Kind` are two spellings of one key; keep `kind`"),
         ("two specs", r#"{"kind":"application","spec":{},"spec":{}}"#, "json decode failed!duplicate key `spec` in an object; remove one of them"),
     ] {
-        let head = head("POST", APPLICATIONS, &[CLUSTER]);
+        let head = request_head("POST", APPLICATIONS, &[CLUSTER]);
         let body = Bytes::copy_from_slice(body.as_bytes());
-        let summary = match bcs().read(&head, &Inspection::new(Operation::Create), &body) {
+        let summary = match driver_front().read_body(&head, &Inspection::new(Operation::Create), &body) {
             Ok(BodyReading::Nothing) => "nothing".to_owned(),
             Ok(BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. }) => format!(
                 "{} {} {} {}",
@@ -213,32 +214,35 @@ fn the_object_of_a_request_is_identified_by_its_body() {
     }
     let object = Bytes::from_static(b"{\"name\":\"a\",\"msgtype\":\"signal\"}");
     for (path, front, is_refused) in [
-        (APPLICATIONS, bcs(), true),
-        (APPLICATIONS, scheduler(), false),
-        ("/mesosdriver/v4/namespaces/ns/Applications", bcs(), true),
-        ("/mesosdriver/v4/namespaces/ns/applications;x", bcs(), true),
-        ("/mesosdriver/v4/agentsettings", bcs(), false),
-        ("/mesosdriver/v4/command/application/ns/a", bcs(), false),
+        (APPLICATIONS, driver_front(), true),
+        (APPLICATIONS, scheduler_front(), false),
+        ("/mesosdriver/v4/namespaces/ns/Applications", driver_front(), true),
+        ("/mesosdriver/v4/namespaces/ns/applications;x", driver_front(), true),
+        ("/mesosdriver/v4/agentsettings", driver_front(), false),
+        ("/mesosdriver/v4/command/application/ns/a", driver_front(), false),
     ] {
-        let reading = front.read(&head("POST", path, &[CLUSTER]), &Inspection::new(Operation::Create), &object);
+        let reading = front.read_body(&request_head("POST", path, &[CLUSTER]), &Inspection::new(Operation::Create), &object);
         assert_eq!(reading.is_err(), is_refused, "{path}");
     }
     // Go's decoder would replace the invalid UTF-8 in this body. Here, the body is refused.
-    let head = head("POST", APPLICATIONS, &[CLUSTER]);
+    let head = request_head("POST", APPLICATIONS, &[CLUSTER]);
     let body = Bytes::from_static(b"{\"kind\":\"a\xff\"}");
     assert!(
-        bcs()
-            .read(&head, &Inspection::new(Operation::Create), &body)
+        driver_front()
+            .read_body(&head, &Inspection::new(Operation::Create), &body)
             .is_err()
     );
 }
 
 #[test]
 fn a_canonical_body_is_returned_only_if_it_differs_from_the_body() {
-    let head = head("POST", APPLICATIONS, &[CLUSTER]);
+    let head = request_head("POST", APPLICATIONS, &[CLUSTER]);
     let read_body = |body: &'static str| {
         let inspection = Inspection::new(Operation::Update);
-        match bcs().read(&head, &inspection, &Bytes::from(body)).unwrap() {
+        match driver_front()
+            .read_body(&head, &inspection, &Bytes::from(body))
+            .unwrap()
+        {
             BodyReading::Nothing | BodyReading::Fixed { .. } => panic!("there is a request in {body}"),
             BodyReading::Admit { request, canonical } => (request, canonical),
         }
@@ -281,8 +285,8 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
         (EndReason::BodyEncoded { encoding: "gzip" }, 415, 1_405_012, "`gzip`"),
         (EndReason::Overloaded { retry_after: Duration::ZERO, reason: "too much" }, 503, 1_405_230, "too much"),
     ] {
-        let response = bcs().reply(&end);
-        let text = json_of(&response);
+        let response = driver_front().reply(&end);
+        let text = body_text(&response);
         assert_eq!(response.status(), status, "{text}");
         assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
         let (start, finish) = (
@@ -292,19 +296,19 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
         assert!(text.starts_with(&start) && text.ends_with(finish), "{text}");
         assert!(text.contains(message), "{text}");
     }
-    let response = bcs().reply(&EndReason::UpstreamUnreachable { reason: "no server" });
+    let response = driver_front().reply(&EndReason::UpstreamUnreachable { reason: "no server" });
     assert_eq!(response.status(), 200);
     assert_eq!(
-        json_of(&response),
+        body_text(&response),
         r#"{"result":false,"code":1405009,"message":"do http request failed!no server","data":{}}"#
     );
     let overloaded = EndReason::Overloaded {
         retry_after: Duration::from_millis(10),
         reason: "too much",
     };
-    assert_eq!(bcs().reply(&overloaded).headers()[RETRY_AFTER], "1");
+    assert_eq!(driver_front().reply(&overloaded).headers()[RETRY_AFTER], "1");
     assert_eq!(
-        bcs()
+        driver_front()
             .reply(&EndReason::BodyUnreadable { reason: "a\r\nb: c" })
             .headers()
             .len(),
@@ -315,8 +319,11 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
 #[test]
 fn every_key_of_a_bcs_object_is_a_valid_json_pointer_pattern() {
     assert_eq!(
-        KEYS.iter().filter(|key| key.parse::<PointerPattern>().is_ok()).count(),
-        KEYS.len()
+        HOOK_KEYS
+            .iter()
+            .filter(|key| key.parse::<PointerPattern>().is_ok())
+            .count(),
+        HOOK_KEYS.len()
     );
     let pattern_count = types::DEPLOYMENT.patterns().len();
     assert_eq!(pattern_count, types::DEPLOYMENT.key_paths().len());

@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use zookeeper_client::{Client, Error};
 
 use super::{DriverNodes, ParentData};
-use crate::zookeeper::{AtNode, NodeWatch, ZooKeeperError, join, sequence};
+use crate::zookeeper::{AtNode, NodeWatch, ZooKeeperError, join, sequence_number};
 
 #[derive(Debug)]
 enum WatchedNode {
@@ -30,7 +30,7 @@ pub(super) async fn follow_session(client: &Client, path: &str, show: impl Fn(&D
         while let Some(node) = due.pop() {
             match reading.read(&node, &mut due).await {
                 Ok(None) => {}
-                Ok(Some(watch)) => watches.push(async move { (node, watch.fired().await) }),
+                Ok(Some(watch)) => watches.push(async move { (node, watch.wait_until_fired().await) }),
                 Err(error) => return error,
             }
         }
@@ -61,17 +61,19 @@ struct DriverReading<'a> {
 
 impl DriverReading<'_> {
     /// Reads and watches a node. If the result shows that further nodes must be read, such as those of new drivers,
-    /// adds them to `due`.
+    /// adds them to `due_nodes`.
     async fn read(
         &mut self,
         node: &WatchedNode,
-        due: &mut Vec<WatchedNode>,
+        due_nodes: &mut Vec<WatchedNode>,
     ) -> Result<Option<NodeWatch>, ZooKeeperError> {
         match node {
             WatchedNode::Existence => {
-                let (stat, watch) = NodeWatch::node(self.client, self.path).await.at("reading", self.path)?;
+                let (stat, watch) = NodeWatch::node(self.client, self.path)
+                    .await
+                    .at_node("reading", self.path)?;
                 if stat.is_some() {
-                    due.extend([WatchedNode::Names, WatchedNode::Target]);
+                    due_nodes.extend([WatchedNode::Names, WatchedNode::Target]);
                     return Ok(None);
                 }
                 Ok(Some(watch))
@@ -84,19 +86,19 @@ impl DriverReading<'_> {
                 }
                 Err(Error::NoNode) => {
                     self.nodes = DriverNodes::default();
-                    due.clear();
-                    due.push(WatchedNode::Existence);
+                    due_nodes.clear();
+                    due_nodes.push(WatchedNode::Existence);
                     Ok(None)
                 }
-                Err(error) => Err(error).at("reading", self.path),
+                Err(error) => Err(error).at_node("reading", self.path),
             },
             WatchedNode::Names => match NodeWatch::children(self.client, self.path).await {
                 Ok((names, watch)) => {
-                    self.update_drivers(names, due);
+                    self.update_drivers(names, due_nodes);
                     Ok(Some(watch))
                 }
                 Err(Error::NoNode) => Ok(None),
-                Err(error) => Err(error).at("reading the children of", self.path),
+                Err(error) => Err(error).at_node("reading the children of", self.path),
             },
             WatchedNode::Driver(name) => {
                 let path = join(self.path, name);
@@ -110,7 +112,7 @@ impl DriverReading<'_> {
                         self.nodes.drivers.remove(name);
                         Ok(None)
                     }
-                    Err(error) => Err(error).at("reading", &path),
+                    Err(error) => Err(error).at_node("reading", &path),
                 }
             }
         }
@@ -119,7 +121,7 @@ impl DriverReading<'_> {
     fn update_drivers(&mut self, names: Vec<String>, due: &mut Vec<WatchedNode>) {
         let mut before = std::mem::take(&mut self.nodes.drivers);
         let mut drivers = BTreeMap::new();
-        for name in names.into_iter().filter(|name| sequence(name).is_some()) {
+        for name in names.into_iter().filter(|name| sequence_number(name).is_some()) {
             match before.remove(&name) {
                 Some(entry) => _ = drivers.insert(name, entry),
                 None => due.push(WatchedNode::Driver(name)),

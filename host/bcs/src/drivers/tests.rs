@@ -5,12 +5,12 @@ use super::*;
 
 const OWN_NAME: &str = "own:1-a";
 
-fn entry(name: &str) -> DriverEntry {
+fn driver_entry(name: &str) -> DriverEntry {
     DriverEntry {
         name: name.to_owned(),
         report: TableReport {
-            live: Digest::of("A"),
-            prepared: Digest::of("B"),
+            live: Digest::of_bytes("A"),
+            prepared: Digest::of_bytes("B"),
             earlier: None,
             since: Moment(std::time::SystemTime::UNIX_EPOCH),
             problem: Some("no route".to_owned()),
@@ -23,13 +23,16 @@ fn entry(name: &str) -> DriverEntry {
 fn a_driver_writes_its_status_to_its_zookeeper_node() {
     let data = json!({
         "name": OWN_NAME,
-        "live": Digest::of("A").to_string(),
-        "prepared": Digest::of("B").to_string(),
+        "live": Digest::of_bytes("A").to_string(),
+        "prepared": Digest::of_bytes("B").to_string(),
         "since": Moment(std::time::SystemTime::UNIX_EPOCH),
         "problem": "no route",
     });
-    assert_eq!(serde_json::to_value(entry(OWN_NAME)).unwrap(), data);
-    assert_eq!(serde_json::from_value::<DriverEntry>(data).unwrap(), entry(OWN_NAME));
+    assert_eq!(serde_json::to_value(driver_entry(OWN_NAME)).unwrap(), data);
+    assert_eq!(
+        serde_json::from_value::<DriverEntry>(data).unwrap(),
+        driver_entry(OWN_NAME)
+    );
     for other in [
         json!({"ip": "10.0.0.5", "port": 8090}),
         json!({"name": OWN_NAME}),
@@ -46,14 +49,14 @@ fn observed_membership(
 ) -> (Vec<String>, String, bool) {
     let drivers = nodes
         .iter()
-        .map(|(number, name)| (format!("_c_0-x{number:010}"), name.map(entry)));
+        .map(|(number, name)| (format!("_c_0-x{number:010}"), name.map(driver_entry)));
     let driver_nodes = DriverNodes {
-        parent: Some((3, Some(Digest::of("A")))),
+        parent: Some((3, Some(Digest::of_bytes("A")))),
         drivers: drivers.collect(),
         ..DriverNodes::default()
     };
     let membership = membership(&driver_nodes, own_state, OWN_NAME);
-    assert_eq!(membership.target, Some(Digest::of("A")));
+    assert_eq!(membership.target, Some(Digest::of_bytes("A")));
     let replicas = membership.replicas.iter();
     let leaders = replicas.clone().filter(|replica| replica.is_leader);
     (
@@ -168,9 +171,9 @@ fn special_characters_in_names_of_nodes_are_escaped() {
         ("driver-1.example", "driver-1.example:8090-01234567"),
         ("a/b c", "a-b-c:8090-01234567"),
     ] {
-        assert_eq!(name(host, 8090, "01234567"), expected);
+        assert_eq!(replica_name(host, 8090, "01234567"), expected);
     }
-    let encoded = |id: &str| utf8_percent_encode(id, UNCHANGED).to_string();
+    let encoded = |id: &str| utf8_percent_encode(id, UNESCAPED_CHARACTERS).to_string();
     for (id, expected) in [
         ("BCS-MESOS-10001", "BCS-MESOS-10001"),
         ("..", "%2E%2E"),

@@ -13,7 +13,7 @@ use http::{
 };
 use ipnet::IpNet;
 
-use super::plain;
+use super::plain_reply;
 use crate::scheduler::upstream_end;
 
 /// The message of bcs-mesos-driver when it cannot open a WebSocket to a console.
@@ -84,12 +84,12 @@ impl Consoles {
         let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
             tracing::info!(%host, "a console was requested on a host that is not listed");
             let text = format!("host_ip {host} is not one of the hosts on which consoles are allowed");
-            return plain(StatusCode::FORBIDDEN, &text, "rejected");
+            return plain_reply(StatusCode::FORBIDDEN, &text, "rejected");
         };
         let is_websocket = request.headers().contains_key(UPGRADE);
         *request.uri_mut() = Uri::from(path_and_query);
-        let reply = self.upstream.beside(server).send(request).await;
-        reply.unwrap_or_else(|error| no_reply(is_websocket, &upstream_end(error)))
+        let reply = self.upstream.for_server(server).send(request).await;
+        reply.unwrap_or_else(|error| error_reply(is_websocket, &upstream_end(error)))
     }
 
     fn server(&self, host: IpAddr) -> Option<UpstreamServer> {
@@ -110,11 +110,11 @@ impl Consoles {
     }
 }
 
-fn no_reply(is_websocket: bool, end: &EndReason<'_>) -> Response<Body> {
+fn error_reply(is_websocket: bool, end: &EndReason<'_>) -> Response<Body> {
     let (status, text) = if is_websocket {
         (StatusCode::SERVICE_UNAVAILABLE, format!("{WEBSOCKET_FAILED} {end}"))
     } else {
         (StatusCode::BAD_GATEWAY, format!("the console cannot be reached: {end}"))
     };
-    plain(status, &text, end.as_str())
+    plain_reply(status, &text, end.as_str())
 }

@@ -6,14 +6,14 @@ use serde_json::{Map, Value, json};
 
 use crate::scheduler::relay::{DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION};
 
-pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
+pub(super) fn path_in_v1(to: &PathAndQuery) -> Option<PathAndQuery> {
     let path = to.as_str().replacen(DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION, 1);
     path.parse().ok()
 }
 
 /// Converts a CustomResourceDefinition of `v1beta1` to `v1`. A body that is not a JSON object is returned unchanged,
 /// and kube-apiserver then refuses it.
-pub(super) fn converted(body: &Bytes) -> Bytes {
+pub(super) fn convert_to_v1(body: &Bytes) -> Bytes {
     let Ok(Value::Object(mut definition)) = serde_json::from_slice(body) else {
         return body.clone();
     };
@@ -87,7 +87,7 @@ mod tests {
                 "additionalPrinterColumns": [{"name": "A", "type": "string", "JSONPath": ".spec.a"}],
             },
         });
-        let newer: Value = serde_json::from_slice(&converted(&older.to_string().into())).unwrap();
+        let newer: Value = serde_json::from_slice(&convert_to_v1(&older.to_string().into())).unwrap();
         assert_eq!(
             newer,
             json!({
@@ -115,13 +115,13 @@ mod tests {
                 "versions": [{"name": "v1", "served": true, "storage": true}],
             },
         });
-        let newer: Value = serde_json::from_slice(&converted(&strict.to_string().into())).unwrap();
+        let newer: Value = serde_json::from_slice(&convert_to_v1(&strict.to_string().into())).unwrap();
         assert_eq!(
             newer.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap(),
             &json!({"type": "object", "properties": {}})
         );
         for body in ["kind: yaml", "{}", "[]"] {
-            assert_eq!(converted(&Bytes::from(body)), body);
+            assert_eq!(convert_to_v1(&Bytes::from(body)), body);
         }
     }
 }

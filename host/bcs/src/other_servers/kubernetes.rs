@@ -12,7 +12,7 @@ use http::{
 };
 use serde::Deserialize;
 
-use super::{definition_v1, plain};
+use super::{definition_v1, plain_reply};
 use crate::scheduler::{NextBody, definitions_reply};
 
 /// The maximum size in bytes of a reply that is rewritten. Even a list of all definitions is smaller.
@@ -20,15 +20,15 @@ const REPLY_LIMIT: usize = 64 << 20;
 
 /// Forwards a request for definitions of custom resources to the kube-apiserver. The request uses the API version
 /// `v1beta1`. If the kube-apiserver does not serve `v1beta1`, the request is sent again with `v1`.
-pub(super) async fn definitions(
+pub(super) async fn forward_definitions(
     cluster: &Cluster,
     limits: BodyLimits,
-    to: PathAndQuery,
-    next: NextBody,
+    target: PathAndQuery,
+    new_body: NextBody,
     mut head: Parts,
     body: Body,
 ) -> Result<Response<Body>, BodyError> {
-    let body = match next {
+    let body = match new_body {
         NextBody::Nothing => Bytes::new(),
         NextBody::AsIs => limits.collect(&head, body).await?,
         NextBody::New(body) => body,
@@ -36,15 +36,16 @@ pub(super) async fn definitions(
     // The reply must not be compressed, because it is rewritten.
     head.headers.remove(ACCEPT_ENCODING);
     let extensions = head.extensions.clone();
-    let newer = definition_v1::path(&to).map(|to| request(head.clone(), to, definition_v1::converted(&body)));
-    let mut replied = cluster.forward(request(head, to, body)).await;
+    let newer =
+        definition_v1::path_in_v1(&target).map(|to| request_to(head.clone(), to, definition_v1::convert_to_v1(&body)));
+    let mut replied = cluster.forward(request_to(head, target, body)).await;
     let is_newer_needed = replied.as_ref().is_ok_and(is_not_served);
     if let Some(newer) = newer.filter(|_| is_newer_needed) {
         replied = cluster.forward(newer).await;
     }
     let reply = match replied {
         Ok(reply) => reply,
-        Err(error) => return Ok(unreachable(&error)),
+        Err(error) => return Ok(unreachable_reply(&error)),
     };
     let (mut head, body) = reply.into_parts();
     let limits = BodyLimits::new(REPLY_LIMIT, limits.time);
@@ -56,9 +57,9 @@ pub(super) async fn definitions(
         }
         Err(error @ BodyError::NoMemory(_)) => Err(error),
         Err(error) => {
-            let error = error.end().to_string();
+            let error = error.end_reason().to_string();
             tracing::warn!(error, "a reply of the kube-apiserver cannot be read");
-            Ok(plain(
+            Ok(plain_reply(
                 StatusCode::BAD_GATEWAY,
                 "the reply of the kube-apiserver cannot be read",
                 "upstream-invalid",
@@ -67,10 +68,10 @@ pub(super) async fn definitions(
     }
 }
 
-pub(super) async fn custom_resources(
+pub(super) async fn forward_custom_resources(
     cluster: &Cluster,
     limits: BodyLimits,
-    to: PathAndQuery,
+    target: PathAndQuery,
     head: Parts,
     body: Body,
 ) -> Result<Response<Body>, BodyError> {
@@ -83,13 +84,13 @@ pub(super) async fn custom_resources(
         // reply of the kube-apiserver says so.
         tracing::warn!(%error, "the namespace of a custom resource could not be created");
     }
-    match cluster.forward(request(head, to, body)).await {
+    match cluster.forward(request_to(head, target, body)).await {
         Ok(reply) => Ok(reply.map(Body::new)),
-        Err(error) => Ok(unreachable(&error)),
+        Err(error) => Ok(unreachable_reply(&error)),
     }
 }
 
-fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
+fn request_to(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     let mut request = Request::from_parts(head, body);
     *request.uri_mut() = Uri::from(to);
     request
@@ -115,9 +116,9 @@ fn namespace_of(body: &[u8]) -> Option<String> {
     object.metadata.namespace
 }
 
-fn unreachable(error: &ForwardError) -> Response<Body> {
+fn unreachable_reply(error: &ForwardError) -> Response<Body> {
     tracing::warn!(%error, "a request could not be forwarded to the kube-apiserver");
-    plain(
+    plain_reply(
         StatusCode::BAD_GATEWAY,
         "the kube-apiserver does not respond",
         "upstream-unreachable",

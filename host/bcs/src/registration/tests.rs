@@ -13,7 +13,7 @@ fn ensemble(server: &str) -> EnsembleConfig {
     EnsembleConfig::new(server.parse().unwrap())
 }
 
-fn registrar(
+fn registered_nodes(
     config: &RegistrationConfig,
     ports: Ports,
     zookeeper: &ZooKeeperConfig,
@@ -60,7 +60,7 @@ async fn each_registration_has_the_node_and_data_that_bcs_uses() {
     let service_parent = format!("{cluster_parent}/BCS-MESOS-1");
     let name = "10.0.0.5".to_owned();
     assert_eq!(
-        registrar(&config, PORTS, &both).unwrap(),
+        registered_nodes(&config, PORTS, &both).unwrap(),
         [
             ("service", service_parent.clone(), name.clone(), info.clone()),
             ("cluster", cluster_parent.clone(), name.clone(), cluster_info.clone()),
@@ -76,7 +76,7 @@ async fn each_registration_has_the_node_and_data_that_bcs_uses() {
             ..both.clone()
         },
     ] {
-        let registered = registrar(&config, PORTS, &one).unwrap();
+        let registered = registered_nodes(&config, PORTS, &one).unwrap();
         assert_eq!(registered.len(), 2, "{one:?}");
         assert_eq!(Ensembles::open(&one).status().len(), 1, "{one:?}");
     }
@@ -85,10 +85,10 @@ async fn each_registration_has_the_node_and_data_that_bcs_uses() {
         ..both.clone()
     };
     assert_eq!(
-        registrar(&config, PORTS, &service).unwrap(),
+        registered_nodes(&config, PORTS, &service).unwrap(),
         [("service", service_parent, name, info)]
     );
-    assert!(registrar(&config, PORTS, &ZooKeeperConfig::default()).is_err());
+    assert!(registered_nodes(&config, PORTS, &ZooKeeperConfig::default()).is_err());
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn registrations_have_the_same_defaults_as_in_bcs() {
         service: Some(ensemble("127.0.0.1:2")),
     };
     let registered_info = |config: RegistrationConfig, ports: Ports| {
-        registrar(&config, ports, &service).map(|mut registered| registered.remove(0).3)
+        registered_nodes(&config, ports, &service).map(|mut registered| registered.remove(0).3)
     };
     let info = registered_info(
         RegistrationConfig::default(),
@@ -144,12 +144,12 @@ async fn gateways_register_where_bcs_api_does() {
     };
     let tls = Ports { is_tls: true, ..PORTS };
     let config = RegistrationConfig::default();
-    let registrar = Registrar::of_gateway(&config, tls, &Ensembles::open(&service)).unwrap();
+    let registrar = Registrar::for_gateway(&config, tls, &Ensembles::open(&service)).unwrap();
     let [entry] = registrar.0.as_slice() else {
         panic!("{registrar:?}")
     };
     assert_eq!(entry.registration.parent, "/bcs/services/endpoints/apiserver");
     let info: Value = serde_json::from_slice(&entry.registration.data).unwrap();
     assert_eq!((&info["scheme"], &info["port"]), (&json!("https"), &json!(8090)));
-    assert_eq!(config.gateway(tls).unwrap().to_string(), "https://10.0.0.5:8090");
+    assert_eq!(config.gateway_url(tls).unwrap().to_string(), "https://10.0.0.5:8090");
 }

@@ -60,14 +60,14 @@ static ROUTING: LazyLock<MethodMatchers> = LazyLock::new(|| MethodMatchers {
                     }
                 };
                 // Inserting fails only if the pattern is invalid. A test checks all patterns, so the result is ignored.
-                let _ = router.insert(pattern(route.path), PreparedTarget { route, target });
+                let _ = router.insert(router_pattern(route.path), PreparedTarget { route, target });
             }
             (*verb, router)
         })
         .collect(),
 });
 
-pub(crate) fn pattern(path: &str) -> String {
+pub(crate) fn router_pattern(path: &str) -> String {
     path.replace("{uri:*}", "{*uri}")
 }
 

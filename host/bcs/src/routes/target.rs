@@ -80,13 +80,13 @@ impl SchedulerTarget {
     /// Replaces the placeholders by percent-encoded values, which cannot lead to another route or add to the query.
     pub(crate) fn fill(
         &self,
-        matched: &MatchedTarget,
+        matched_target: &MatchedTarget,
         query: &str,
-        address: &TargetValues,
+        target_values: &TargetValues,
     ) -> Result<PathAndQuery, TranslationFault> {
         let mut text = String::new();
         for source in &self.path {
-            let value = source.value(matched, query, address)?;
+            let value = source.resolve(matched_target, query, target_values)?;
             // A server drops empty segments and resolves dots, so such a value would change the meaning of the path.
             if matches!(value.as_str(), "" | "." | "..") {
                 return Err(TranslationFault::Unaddressable {
@@ -100,7 +100,7 @@ impl SchedulerTarget {
         if !self.query.is_empty() {
             let mut pairs = Serializer::new(String::new());
             for (key, source) in &self.query {
-                pairs.append_pair(key, &source.value(matched, query, address)?);
+                pairs.append_pair(key, &source.resolve(matched_target, query, target_values)?);
             }
             text.push('?');
             text.push_str(&pairs.finish());
@@ -126,12 +126,17 @@ impl PlaceholderSource {
         })
     }
 
-    fn value(&self, matched: &MatchedTarget, query: &str, address: &TargetValues) -> Result<String, TranslationFault> {
+    fn resolve(
+        &self,
+        matched: &MatchedTarget,
+        query: &str,
+        address: &TargetValues,
+    ) -> Result<String, TranslationFault> {
         Ok(match self {
             Self::Literal(text) => (*text).to_owned(),
             Self::Parameter(name) => matched.parameter(name).to_owned(),
-            Self::Integer(name) => integer(matched.parameter(name))?.to_string(),
-            Self::Query(name) => first(query, name),
+            Self::Integer(name) => parse_integer(matched.parameter(name))?.to_string(),
+            Self::Query(name) => query_value(query, name),
             Self::Namespace => address.namespace.clone(),
             Self::Name => address.name.clone(),
             Self::Instances => address.instances.to_string(),
@@ -150,7 +155,7 @@ impl PlaceholderSource {
 
 /// Returns the value of a query parameter. If the parameter is repeated, returns its first value, as Go does. If the
 /// query does not have it, returns an empty text.
-pub(crate) fn first(query: &str, name: &str) -> String {
+pub(crate) fn query_value(query: &str, name: &str) -> String {
     form_urlencoded::parse(query.as_bytes())
         .find(|(key, _)| key == name)
         .map(|(_, value)| value.into_owned())
@@ -158,7 +163,7 @@ pub(crate) fn first(query: &str, name: &str) -> String {
 }
 
 /// Parses an integer as `strconv.Atoi` of Go does.
-fn integer(text: &str) -> Result<i64, TranslationFault> {
+fn parse_integer(text: &str) -> Result<i64, TranslationFault> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let reason = if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         "invalid syntax"

@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 pub(super) struct PeekedBody {
     pub(super) start: Bytes,
     trailers: Option<HeaderMap>,
-    rest: Body,
+    remaining_body: Body,
     keeps_trailers: bool,
 }
 
@@ -34,7 +34,7 @@ impl PeekedBody {
         Ok(Self {
             start: start.freeze(),
             trailers,
-            rest: body,
+            remaining_body: body,
             keeps_trailers: true,
         })
     }
@@ -56,7 +56,7 @@ impl http_body::Body for PeekedBody {
         if let Some(trailers) = self.trailers.take() {
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
-        let polled = Pin::new(&mut self.rest).poll_frame(cx);
+        let polled = Pin::new(&mut self.remaining_body).poll_frame(cx);
         match polled {
             Poll::Ready(Some(Ok(frame))) if frame.is_trailers() && !self.keeps_trailers => Poll::Ready(None),
             polled => polled,
@@ -64,12 +64,12 @@ impl http_body::Body for PeekedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.start.is_empty() && self.trailers.is_none() && self.rest.is_end_stream()
+        self.start.is_empty() && self.trailers.is_none() && self.remaining_body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
         let start_size = u64::try_from(self.start.len()).unwrap_or(u64::MAX);
-        let rest = self.rest.size_hint();
+        let rest = self.remaining_body.size_hint();
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(start_size));
         if let Some(upper) = rest.upper() {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 
 use super::Relay;
-use crate::reply::{Code, failure};
+use crate::reply::{Code, failure_reply};
 
 /// The maximum number of characters that are quoted from a reply that is not an envelope.
 const MAX_QUOTED: usize = 300;
@@ -62,5 +62,5 @@ fn invalid_reply(status: StatusCode, start: &[u8]) -> Response<Bytes> {
     } else {
         format!("the scheduler replied {status} without JSON: {text}")
     };
-    failure(Code::HttpDo, &format!("do http request failed!{reason}"))
+    failure_reply(Code::HttpDo, &format!("do http request failed!{reason}"))
 }

@@ -49,7 +49,7 @@ impl CustomResourceStore {
     /// Writes a definition, and makes sure that no other definition has its operation and kind. Another program may
     /// write such a definition at the same time, and Kubernetes has no transactions to prevent this. The other
     /// definitions are therefore checked before the write, and once more after it.
-    async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
+    async fn write_if_unique(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
             other: path_of(&name_of(other)),
@@ -58,12 +58,14 @@ impl CustomResourceStore {
         let is_rival = |resource: &Resource| {
             !is_own(resource) && OperationAndKind::parse(&text_of(resource)).as_ref() == Some(subject)
         };
-        let list = async || self.resources.list().await.map_err(|error| self.error(&error));
+        let list = async || self.resources.list().await.map_err(|error| self.store_error(&error));
         if let Some(other) = list().await?.iter().find(|resource| is_rival(resource)) {
             return Err(conflict(other));
         }
         self.write(change).await?;
-        let resources = list().await.map_err(|error| self.unknown(change, error))?;
+        let resources = list()
+            .await
+            .map_err(|error| self.unknown_outcome_error(change, error))?;
         let Some(own_resource) = resources.iter().find(|resource| is_own(resource)) else {
             return Ok(());
         };
@@ -73,11 +75,11 @@ impl CustomResourceStore {
         };
         match self.write(&change.reversed()).await {
             Ok(()) | Err(StoreError::ChangedMeanwhile { .. }) => Err(conflict(other)),
-            Err(error) => Err(self.unknown(change, error)),
+            Err(error) => Err(self.unknown_outcome_error(change, error)),
         }
     }
 
-    fn unknown(&self, change: &FileChange, error: StoreError) -> StoreError {
+    fn unknown_outcome_error(&self, change: &FileChange, error: StoreError) -> StoreError {
         match error {
             StoreError::Unreachable { store, reason } => {
                 let path = change.path.display();
@@ -89,15 +91,15 @@ impl CustomResourceStore {
     }
 
     async fn write(&self, change: &FileChange) -> Result<(), StoreError> {
-        let full_name = full_name_in(&change.path).ok_or_else(|| self.not_in_store(&change.path))?;
+        let full_name = full_name_in(&change.path).ok_or_else(|| self.not_in_store_error(&change.path))?;
         let (namespace, name) = (&*full_name.namespace, &*full_name.name);
         let after = change
             .after
             .as_deref()
-            .map(|text| document::to_be_written(&change.path, text))
+            .map(|text| document::parse_for_write(&change.path, text))
             .transpose()?;
         let has_text = |resource: Option<&Resource>, text: Option<&str>| {
-            document::are_the_same(resource.map(text_of).as_deref(), text)
+            document::are_equal_documents(resource.map(text_of).as_deref(), text)
         };
         let set = after.map(|after| {
             move |object: &mut Map<String, Value>| {
@@ -108,27 +110,27 @@ impl CustomResourceStore {
             path: &change.path,
             namespace,
             name,
-            is_before: &|old_resource| has_text(old_resource, change.before.as_deref()),
-            is_after: &|new_resource| has_text(new_resource, change.after.as_deref()),
-            set: set.as_ref().map(|set| set as _),
+            matches_before: &|old_resource| has_text(old_resource, change.before.as_deref()),
+            matches_after: &|new_resource| has_text(new_resource, change.after.as_deref()),
+            set_fields: set.as_ref().map(|set| set as _),
         };
         match self.resources.edit(&edit).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(StoreError::ChangedMeanwhile {
                 path: change.path.clone(),
             }),
-            Err(error) => Err(self.error(&error)),
+            Err(error) => Err(self.store_error(&error)),
         }
     }
 
-    fn not_in_store(&self, path: &Path) -> StoreError {
+    fn not_in_store_error(&self, path: &Path) -> StoreError {
         StoreError::Refused {
             store: self.location(),
             reason: format!("{} is not a resource of this store", path.display()),
         }
     }
 
-    fn error(&self, error: &ResourceError) -> StoreError {
+    fn store_error(&self, error: &ResourceError) -> StoreError {
         let reason = format!("{}: {error}", self.resources.server());
         StoreError::of_server(self.location(), reason, error.is_temporary())
     }
@@ -150,7 +152,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        let resources = self.resources.read().await.map_err(|error| self.error(&error))?;
+        let resources = self.resources.read().await.map_err(|error| self.store_error(&error))?;
         let mut files: Vec<_> = resources.iter().map(file_of).collect();
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(files)
@@ -159,15 +161,15 @@ impl DefinitionStore for CustomResourceStore {
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
         match changes {
             [] => Ok(()),
-            [change] => match OperationAndKind::gained(change) {
-                Some(subject) => self.write_guarded(change, &subject).await,
+            [change] => match OperationAndKind::added_by_change(change) {
+                Some(subject) => self.write_if_unique(change, &subject).await,
                 None => self.write(change).await,
             },
             _ => Err(StoreError::OneAtATime { store: self.location() }),
         }
     }
 
-    async fn changed(&self) {
+    async fn wait_for_change(&self) {
         self.resources.changed().await;
     }
 }
@@ -198,7 +200,9 @@ fn full_name_in(path: &Path) -> Option<DefinitionName> {
 /// as text, so that the parser reports what is missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {
-        Some(Value::Object(spec)) => Value::Object(document::completed(spec.clone(), &name_of(resource))).to_string(),
+        Some(Value::Object(spec)) => {
+            Value::Object(document::complete_document(spec.clone(), &name_of(resource))).to_string()
+        }
         _ => {
             let mut definition = Map::new();
             let version = format!("{}/{}", KIND.group, KIND.version);

@@ -21,8 +21,8 @@ impl OperationAndKind {
     /// Returns the operation and kind in the text of a definition; `None` if they are missing.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let document: Map<String, Value> = serde_json::from_str(text).ok()?;
-        let reference = field(&document, "resourcesRef")?.as_object()?;
-        let lower = |key| Some(field(reference, key)?.as_str()?.to_ascii_lowercase());
+        let reference = find_field(&document, "resourcesRef")?.as_object()?;
+        let lower = |key| Some(find_field(reference, key)?.as_str()?.to_ascii_lowercase());
         Some(Self {
             operation: lower("operation")?,
             kind: lower("kind")?,
@@ -30,7 +30,7 @@ impl OperationAndKind {
     }
 
     /// Returns `None` if the operation and kind are as before, or the definition is deleted.
-    pub(crate) fn gained(change: &FileChange) -> Option<Self> {
+    pub(crate) fn added_by_change(change: &FileChange) -> Option<Self> {
         let after = Self::parse(change.after.as_deref()?)?;
         let before = change.before.as_deref().and_then(Self::parse);
         (before.as_ref() != Some(&after)).then_some(after)
@@ -38,19 +38,22 @@ impl OperationAndKind {
 }
 
 /// The case of the key is ignored, as in Go.
-fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
+fn find_field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     let member = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
     member.map(|(_, value)| value).filter(|value| !is_unset(value))
 }
 
 /// Sets `kind` and `apiVersion` in a document. A missing name or namespace is taken from the node or resource.
-pub(crate) fn completed(mut document: Map<String, Value>, definition_name: &DefinitionName) -> Map<String, Value> {
+pub(crate) fn complete_document(
+    mut document: Map<String, Value>,
+    definition_name: &DefinitionName,
+) -> Map<String, Value> {
     let mut definition = Map::new();
     for (field, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-        remove(&mut document, field);
+        remove_field(&mut document, field);
         definition.insert(field.to_owned(), text.into());
     }
-    let mut metadata = match remove(&mut document, "metadata") {
+    let mut metadata = match remove_field(&mut document, "metadata") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(metadata)) => metadata,
         Some(other) => {
@@ -68,7 +71,7 @@ pub(crate) fn completed(mut document: Map<String, Value>, definition_name: &Defi
             .iter()
             .any(|(key, value)| key.eq_ignore_ascii_case(field) && !is_unset(value));
         if !is_there {
-            remove(&mut metadata, field);
+            remove_field(&mut metadata, field);
             metadata.insert(field.to_owned(), text.as_str().into());
         }
     }
@@ -83,19 +86,21 @@ pub(crate) fn with_defaults(text: String, definition_name: &DefinitionName) -> S
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
     };
-    let is_version = field(&document, "apiVersion").is_none_or(|version| version == API_VERSION);
-    let is_named = match field(&document, "metadata") {
-        Some(Value::Object(metadata)) => ["name", "namespace"].iter().all(|name| field(metadata, name).is_some()),
+    let is_version = find_field(&document, "apiVersion").is_none_or(|version| version == API_VERSION);
+    let is_named = match find_field(&document, "metadata") {
+        Some(Value::Object(metadata)) => ["name", "namespace"]
+            .iter()
+            .all(|name| find_field(metadata, name).is_some()),
         _ => false,
     };
-    match field(&document, "kind") {
+    match find_field(&document, "kind") {
         Some(Value::String(kind)) if kind.eq_ignore_ascii_case(KIND) && is_version && is_named => text,
         Some(Value::String(kind)) if !kind.eq_ignore_ascii_case(KIND) => text,
-        None | Some(_) => Value::Object(completed(document, definition_name)).to_string(),
+        None | Some(_) => Value::Object(complete_document(document, definition_name)).to_string(),
     }
 }
 
-fn remove(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
+fn remove_field(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
     let key = object.keys().find(|key| key.eq_ignore_ascii_case(field))?.clone();
     object.shift_remove(&key)
 }
@@ -106,7 +111,7 @@ fn is_unset(value: &Value) -> bool {
 }
 
 /// Ignores the order of keys, and spacing.
-pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
+pub(crate) fn are_equal_documents(one: Option<&str>, other: Option<&str>) -> bool {
     let parse = |text: &str| serde_json::from_str::<Value>(text);
     match (one, other) {
         (Some(one), Some(other)) => {
@@ -118,7 +123,7 @@ pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
 }
 
 /// Refuses a text without hooks, because BCS reads every document in the store as a definition of hooks.
-pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value>, StoreError> {
+pub(crate) fn parse_for_write(path: &Path, text: &str) -> Result<Map<String, Value>, StoreError> {
     let wrong = |message: String| {
         let mut mistakes = Mistakes::new();
         mistakes.push(Mistake {
@@ -134,7 +139,7 @@ pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value
         Ok(_) => return Err(wrong("this is not a definition document".to_owned())),
         Err(error) => return Err(wrong(format!("this is not JSON: {error}"))),
     };
-    let kind = field(&document, "kind").and_then(Value::as_str);
+    let kind = find_field(&document, "kind").and_then(Value::as_str);
     match kind {
         Some(kind) if kind.eq_ignore_ascii_case(KIND) => Ok(document),
         Some(kind) => Err(wrong(format!("a definition of kind {kind:?} cannot be stored here"))),

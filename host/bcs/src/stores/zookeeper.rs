@@ -32,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a failed read, if the session with ZooKeeper still exists.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The maximum number of attempts to commit a change while other programs write to the same nodes.
-const ATTEMPTS: usize = 20;
+const COMMIT_ATTEMPTS_MAX: usize = 20;
 /// The maximum size of a node's data in bytes, a little less than ZooKeeper's default `jute.maxbuffer`.
 const MAX_NODE_BYTES: usize = 1_000_000;
 
@@ -45,7 +45,7 @@ pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
     root: String,
     reader: NodeReader,
-    last: Mutex<LastNodeRead>,
+    last_read: Mutex<LastNodeRead>,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ enum LastNodeRead {
     Failed,
     Watched {
         /// Becomes true when one of the nodes is changed after it was read.
-        is_over: watch::Receiver<bool>,
+        watch_end: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
     },
 }
@@ -73,63 +73,63 @@ impl ZooKeeperStore {
             zookeeper,
             root,
             reader: NodeReader::default(),
-            last: Mutex::new(LastNodeRead::None),
+            last_read: Mutex::new(LastNodeRead::None),
         })
     }
 
-    fn last(&self) -> MutexGuard<'_, LastNodeRead> {
-        self.last.lock()
+    fn lock_last_read(&self) -> MutexGuard<'_, LastNodeRead> {
+        self.last_read.lock()
     }
 
-    fn node_at<'a>(&self, path: &'a Path) -> Option<(DefinitionName, &'a str)> {
+    fn parse_node_path<'a>(&self, path: &'a Path) -> Option<(DefinitionName, &'a str)> {
         let node = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let name = DefinitionName::parse(node.strip_prefix(&self.root)?.strip_prefix('/')?)?;
         Some((name, node))
     }
 
     async fn client(&self) -> Result<Client, StoreError> {
-        self.zookeeper.client().await.map_err(|error| self.error(&error))
+        self.zookeeper.client().await.map_err(|error| self.store_error(&error))
     }
 
     /// Fails after a timeout or when the connection is lost.
-    async fn bounded<T>(&self, action: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        match tokio::time::timeout(TIMEOUT, self.zookeeper.while_connected(action)).await {
+    async fn with_timeout<T>(&self, action: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        match tokio::time::timeout(TIMEOUT, self.zookeeper.run_while_connected(action)).await {
             Ok(Some(result)) => result,
-            Ok(None) => Err(self.unreachable("the connection was lost".to_owned())),
-            Err(_) => Err(self.unreachable("no response in time".to_owned())),
+            Ok(None) => Err(self.unreachable_error("the connection was lost".to_owned())),
+            Err(_) => Err(self.unreachable_error("no response in time".to_owned())),
         }
     }
 
-    async fn snapshot(&self) -> Result<Snapshot, StoreError> {
+    async fn take_snapshot(&self) -> Result<Snapshot, StoreError> {
         let client = self.client().await?;
         let reading = async {
             let outcome = self.reader.read(&client, &self.root).await;
-            match outcome.map_err(|error| self.error(&error))? {
+            match outcome.map_err(|error| self.store_error(&error))? {
                 Some(snapshot) => Ok(snapshot),
-                None => Err(self.unreachable("it kept changing while it was being read".to_owned())),
+                None => Err(self.unreachable_error("it kept changing while it was being read".to_owned())),
             }
         };
-        self.bounded(reading).await
+        self.with_timeout(reading).await
     }
 
     fn watch_snapshot(snapshot: &mut Snapshot) -> LastNodeRead {
         let (end_sender, is_over) = watch::channel(false);
         let watches = std::mem::take(&mut snapshot.watches);
         let task = tokio::spawn(async move {
-            nodes::until_first_change(watches).await;
+            nodes::wait_until_first_change(watches).await;
             end_sender.send_replace(true);
             // A receiver may begin to wait only after a node has changed, and needs the sender even then. The sender is
             // therefore kept until all receivers are dropped.
             end_sender.closed().await;
         });
         LastNodeRead::Watched {
-            is_over,
+            watch_end: is_over,
             _task: AbortOnDropHandle::new(task),
         }
     }
 
     /// Invalid UTF-8 is replaced, as in Go.
-    fn file(node: &StoreNode) -> Option<DefinitionFile> {
+    fn definition_file(node: &StoreNode) -> Option<DefinitionFile> {
         if node.data.is_empty() {
             return None;
         }
@@ -142,23 +142,29 @@ impl ZooKeeperStore {
     /// Checks that the changed definitions do not take an operation and kind that another definition already has.
     /// Returns a write of the root node, to be made together with the changes. That write fails if another program has
     /// changed an operation or kind since this check. Returns `None` if the changes set no new operation or kind.
-    async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<NodeWrite>, StoreError> {
-        if changes.iter().all(|change| OperationAndKind::gained(change).is_none()) {
+    async fn check_conflicts(&self, client: &Client, changes: &[FileChange]) -> Result<Option<NodeWrite>, StoreError> {
+        if changes
+            .iter()
+            .all(|change| OperationAndKind::added_by_change(change).is_none())
+        {
             return Ok(None);
         }
         let reading = async {
             let options = CreateMode::Persistent.with_acls(self.zookeeper.acls());
-            client.mkdir(&self.root, &options).await.at("creating", &self.root)?;
-            let (data, stat) = client.get_data(&self.root).await.at("reading", &self.root)?;
+            client
+                .mkdir(&self.root, &options)
+                .await
+                .at_node("creating", &self.root)?;
+            let (data, stat) = client.get_data(&self.root).await.at_node("reading", &self.root)?;
             Ok::<_, ZooKeeperError>((data, stat, nodes::read_all(client, &self.root).await?))
         };
-        let (data, stat, nodes) = reading.await.map_err(|error| self.error(&error))?;
-        for file in nodes.iter().filter_map(Self::file) {
+        let (data, stat, nodes) = reading.await.map_err(|error| self.store_error(&error))?;
+        for file in nodes.iter().filter_map(Self::definition_file) {
             let is_changed = changes.iter().any(|change| change.path == file.path);
             let rival = OperationAndKind::parse(&file.text).filter(|_| !is_changed);
             let change = changes
                 .iter()
-                .find(|change| rival.is_some() && OperationAndKind::gained(change) == rival);
+                .find(|change| rival.is_some() && OperationAndKind::added_by_change(change) == rival);
             if let Some(change) = change {
                 return Err(StoreError::Conflict {
                     path: change.path.clone(),
@@ -174,20 +180,20 @@ impl ZooKeeperStore {
     }
 
     async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<NodeWrite>, StoreError> {
-        let Some((name, path)) = self.node_at(&change.path) else {
+        let Some((name, path)) = self.parse_node_path(&change.path) else {
             let reason = format!("{} is not a node of this store", change.path.display());
-            return Err(self.refused(reason));
+            return Err(self.refused_error(reason));
         };
         let data = match &change.after {
             Some(text) => {
-                document::to_be_written(&change.path, text)?;
+                document::parse_for_write(&change.path, text)?;
                 Some(text.clone().into_bytes())
             }
             None => None,
         };
         if data.as_ref().is_some_and(|data| data.len() > MAX_NODE_BYTES) {
             let path = change.path.display();
-            return Err(self.refused(format!(
+            return Err(self.refused_error(format!(
                 "{path} has more than {MAX_NODE_BYTES} bytes, the limit for a node"
             )));
         }
@@ -195,12 +201,14 @@ impl ZooKeeperStore {
             Ok((bytes, stat)) => (bytes, Some(stat.version)),
             Err(Error::NoNode) => (Vec::new(), None),
             Err(source) => {
-                return Err(source).at("reading", path).map_err(|error| self.error(&error));
+                return Err(source)
+                    .at_node("reading", path)
+                    .map_err(|error| self.store_error(&error));
             }
         };
         let text = (!node_data.is_empty())
             .then(|| document::with_defaults(String::from_utf8_lossy(&node_data).into_owned(), &name));
-        if !document::are_the_same(text.as_deref(), change.before.as_deref()) {
+        if !document::are_equal_documents(text.as_deref(), change.before.as_deref()) {
             return Err(StoreError::ChangedMeanwhile {
                 path: change.path.clone(),
             });
@@ -217,20 +225,20 @@ impl ZooKeeperStore {
     /// commit may still have changed something.
     async fn write(&self, changes: &[FileChange], is_sent: &AtomicBool) -> Result<(), StoreError> {
         let client = &self.client().await?;
-        self.bounded(self.write_with(client, changes, is_sent)).await
+        self.with_timeout(self.write_in_session(client, changes, is_sent)).await
     }
 
-    async fn write_with(
+    async fn write_in_session(
         &self,
         client: &Client,
         changes: &[FileChange],
         is_sent: &AtomicBool,
     ) -> Result<(), StoreError> {
         // The server of this session may lag behind other servers of the ensemble. `sync` makes it catch up with them.
-        let synced = client.sync(&self.root).await.at("writing", &self.root);
-        synced.map_err(|error| self.error(&error))?;
-        for _ in 0..ATTEMPTS {
-            let mut writes = Vec::from_iter(self.guard(client, changes).await?);
+        let synced = client.sync(&self.root).await.at_node("writing", &self.root);
+        synced.map_err(|error| self.store_error(&error))?;
+        for _ in 0..COMMIT_ATTEMPTS_MAX {
+            let mut writes = Vec::from_iter(self.check_conflicts(client, changes).await?);
             for change in changes {
                 writes.extend(self.prepare(client, change).await?);
             }
@@ -242,7 +250,7 @@ impl ZooKeeperStore {
                     source: Error::BadVersion | Error::NoNode | Error::NodeExists,
                     ..
                 }) => {}
-                Err(error) => return Err(self.error(&error)),
+                Err(error) => return Err(self.store_error(&error)),
             }
         }
         let path = changes.iter().map(|change| change.path.clone()).next();
@@ -251,7 +259,7 @@ impl ZooKeeperStore {
         })
     }
 
-    async fn is_written(&self, changes: &[FileChange]) -> bool {
+    async fn are_written(&self, changes: &[FileChange]) -> bool {
         let Ok(client) = self.client().await else {
             return false;
         };
@@ -263,29 +271,29 @@ impl ZooKeeperStore {
             }
             Ok(())
         };
-        self.bounded(check).await.is_ok()
+        self.with_timeout(check).await.is_ok()
     }
 
-    fn error(&self, error: &ZooKeeperError) -> StoreError {
+    fn store_error(&self, error: &ZooKeeperError) -> StoreError {
         match error {
             ZooKeeperError::Refused {
                 source: Error::NotEmpty,
                 path,
                 ..
-            } => self.refused(format!("{path} has nodes below it, so it cannot be deleted")),
-            error if error.is_disconnected() => self.unreachable(error.to_string()),
-            error => self.refused(error.to_string()),
+            } => self.refused_error(format!("{path} has nodes below it, so it cannot be deleted")),
+            error if error.is_disconnected() => self.unreachable_error(error.to_string()),
+            error => self.refused_error(error.to_string()),
         }
     }
 
-    fn refused(&self, reason: String) -> StoreError {
+    fn refused_error(&self, reason: String) -> StoreError {
         StoreError::Refused {
             store: self.location(),
             reason,
         }
     }
 
-    fn unreachable(&self, reason: String) -> StoreError {
+    fn unreachable_error(&self, reason: String) -> StoreError {
         StoreError::Unreachable {
             store: self.location(),
             reason,
@@ -300,7 +308,7 @@ impl DefinitionStore for ZooKeeperStore {
     }
 
     fn owns(&self, path: &Path) -> bool {
-        self.node_at(path).is_some()
+        self.parse_node_path(path).is_some()
     }
 
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
@@ -310,15 +318,15 @@ impl DefinitionStore for ZooKeeperStore {
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        let mut snapshot = match self.snapshot().await {
+        let mut snapshot = match self.take_snapshot().await {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                *self.last() = LastNodeRead::Failed;
+                *self.lock_last_read() = LastNodeRead::Failed;
                 return Err(error);
             }
         };
-        *self.last() = Self::watch_snapshot(&mut snapshot);
-        let mut files: Vec<_> = snapshot.nodes.iter().filter_map(Self::file).collect();
+        *self.lock_last_read() = Self::watch_snapshot(&mut snapshot);
+        let mut files: Vec<_> = snapshot.nodes.iter().filter_map(Self::definition_file).collect();
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(files)
     }
@@ -327,10 +335,10 @@ impl DefinitionStore for ZooKeeperStore {
         let is_sent = AtomicBool::new(false);
         match self.write(changes, &is_sent).await {
             Err(StoreError::Unreachable { reason, .. }) if is_sent.load(Ordering::Relaxed) => {
-                if self.is_written(changes).await {
+                if self.are_written(changes).await {
                     return Ok(());
                 }
-                Err(self.unreachable(format!(
+                Err(self.unreachable_error(format!(
                     "{reason}; it is unknown whether the change was written: check it before you retry"
                 )))
             }
@@ -338,12 +346,12 @@ impl DefinitionStore for ZooKeeperStore {
         }
     }
 
-    async fn changed(&self) {
+    async fn wait_for_change(&self) {
         loop {
-            let is_over = match &*self.last() {
+            let is_over = match &*self.lock_last_read() {
                 LastNodeRead::None => return,
                 LastNodeRead::Failed => None,
-                LastNodeRead::Watched { is_over, .. } => Some(is_over.clone()),
+                LastNodeRead::Watched { watch_end, .. } => Some(watch_end.clone()),
             };
             let mut states = self.zookeeper.states();
             match is_over {
@@ -359,7 +367,7 @@ impl DefinitionStore for ZooKeeperStore {
                 }
                 None => {
                     let _ = states.wait_for(|state| state.is_connected()).await;
-                    if self.snapshot().await.is_ok() {
+                    if self.take_snapshot().await.is_ok() {
                         return;
                     }
                     tokio::time::sleep(RETRY_PAUSE).await;

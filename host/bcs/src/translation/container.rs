@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     TranslationFault, quantity,
-    view::{CheckedView, keep_others, members},
+    view::{CheckedView, copy_other_members, members},
 };
 
 /// The keys of a container that are translated. All other keys are copied unchanged.
@@ -47,14 +47,14 @@ pub(super) fn container(
     let network_limit = pod.at("netLimit").value();
     let mut into = members(json!({
         "Type": container.at("type").text(),
-        "Docker": docker(container, pod, requests, limits),
-        "Volumes": container.at("volumes").elements().map(volume).collect::<Value>(),
-        "Resources": requests.value(),
+        "Docker": docker_fields(container, pod, requests, limits),
+        "Volumes": container.at("volumes").elements().map(translate_volume).collect::<Value>(),
+        "Resources": requests.to_json(),
         // The scheduler has this key with a spelling mistake.
-        "LimitResoures": limits.value(),
+        "LimitResoures": limits.to_json(),
         "DataClass": {
-            "Resources": requests.value(),
-            "LimitResources": limits.value(),
+            "Resources": requests.to_json(),
+            "LimitResources": limits.to_json(),
             "ExtendedResources": resources.at("extendedResources").value(),
             "Msgs": [],
             "NetLimit": network_limit,
@@ -63,16 +63,16 @@ pub(super) fn container(
         "ConfigMaps": container.at("configmaps").value(),
         "Secrets": container.at("secrets").value(),
         "HealthChecks": match container.at("healthChecks") {
-            checks if checks.exists() => checks.elements().map(health_check).collect::<Value>(),
+            checks if checks.exists() => checks.elements().map(translate_health_check).collect::<Value>(),
             _ => Value::Null,
         },
         "NetLimit": network_limit,
     }));
-    keep_others(container, &READ_KEYS, &mut into, &[]);
+    copy_other_members(container, &READ_KEYS, &mut into, &[]);
     Ok(into)
 }
 
-fn docker(
+fn docker_fields(
     container: CheckedView<'_>,
     pod: CheckedView<'_>,
     requests: ContainerQuantities,
@@ -88,42 +88,42 @@ fn docker(
         "NetworkType": pod.at("networkType").text(),
         "Command": container.at("command").text(),
         "Arguments": container.at("args").value(),
-        "Parameters": container.at("parameters").elements().map(parameter).collect::<Value>(),
-        "PortMappings": container.at("ports").elements().map(port).collect::<Value>(),
+        "Parameters": container.at("parameters").elements().map(translate_parameter).collect::<Value>(),
+        "PortMappings": container.at("ports").elements().map(translate_port).collect::<Value>(),
         "Env": environment(container, requests, limits),
         "Privileged": container.at("privileged").flag(),
     })
 }
 
-fn parameter(parameter: CheckedView<'_>) -> Value {
+fn translate_parameter(parameter: CheckedView<'_>) -> Value {
     let mut into = members(json!({
         "Key": parameter.at("key").text(),
         "Value": parameter.at("value").text(),
     }));
-    keep_others(parameter, &["key", "value"], &mut into, &[]);
+    copy_other_members(parameter, &["key", "value"], &mut into, &[]);
     into.into()
 }
 
-fn port(port: CheckedView<'_>) -> Value {
+fn translate_port(port: CheckedView<'_>) -> Value {
     let mut into = members(json!({
         "ContainerPort": port.at("containerPort").integer(),
         "HostPort": port.at("hostPort").integer(),
         "Name": port.at("name").text(),
         "Protocol": port.at("protocol").text(),
     }));
-    keep_others(port, &["containerPort", "hostPort", "name", "protocol"], &mut into, &[]);
+    copy_other_members(port, &["containerPort", "hostPort", "name", "protocol"], &mut into, &[]);
     into.into()
 }
 
-fn volume(unit: CheckedView<'_>) -> Value {
+fn translate_volume(unit: CheckedView<'_>) -> Value {
     let volume = unit.at("volume");
     let mut into = members(json!({
         "ContainerPath": volume.at("mountPath").text(),
         "HostPath": volume.at("hostPath").text(),
         "Mode": if volume.at("readOnly").flag() { "R" } else { "RW" },
     }));
-    keep_others(volume, &["mountPath", "hostPath", "readOnly"], &mut into, &[]);
-    keep_others(unit, &["volume"], &mut into, &[]);
+    copy_other_members(volume, &["mountPath", "hostPath", "readOnly"], &mut into, &[]);
+    copy_other_members(unit, &["volume"], &mut into, &[]);
     into.into()
 }
 
@@ -153,7 +153,7 @@ fn fixed_point(number: f64) -> String {
     format!("{number:.6}")
 }
 
-fn health_check(check: CheckedView<'_>) -> Value {
+fn translate_health_check(check: CheckedView<'_>) -> Value {
     let mut into = check.object();
     for (key, default) in [
         ("delaySeconds", 10),
@@ -185,7 +185,7 @@ impl ContainerQuantities {
         })
     }
 
-    fn value(self) -> Value {
+    fn to_json(self) -> Value {
         json!({"Cpus": self.cpus, "Mem": self.memory, "Disk": self.disk})
     }
 }

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
-use crate::reply::{Code, failure, plain};
+use crate::reply::{Code, failure_reply, plain_text_reply};
 
 /// The words with which the messages of bcs-common about a wrong parameter begin.
 pub(crate) const PARAMETERS: &str = "there is some error in the parameters";
@@ -68,10 +68,10 @@ impl TranslationFault {
             | Self::TooLong(_) => Code::Parameter,
             Self::NoTarget(_) => Code::Driver,
             Self::MessageType => Code::MessageType,
-            Self::Name | Self::NoInteger { .. } => return plain(StatusCode::OK, message),
-            Self::NoHost | Self::NoHostAddress(_) => return plain(StatusCode::BAD_REQUEST, message),
-            Self::Watch => return plain(StatusCode::NOT_FOUND, message),
+            Self::Name | Self::NoInteger { .. } => return plain_text_reply(StatusCode::OK, message),
+            Self::NoHost | Self::NoHostAddress(_) => return plain_text_reply(StatusCode::BAD_REQUEST, message),
+            Self::Watch => return plain_text_reply(StatusCode::NOT_FOUND, message),
         };
-        failure(code, &message)
+        failure_reply(code, &message)
     }
 }

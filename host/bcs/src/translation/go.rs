@@ -43,7 +43,7 @@ pub(crate) struct Field(pub(crate) &'static str, pub(crate) GoType);
 
 impl GoType {
     /// Checks that a JSON value can be decoded as this type. Its keys must be spelled as in the type, including case.
-    pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
+    pub(crate) fn check_value(&self, value: &Value) -> Result<(), String> {
         let mut mistakes = Vec::new();
         self.check(value, "", &mut mistakes);
         let more = mistakes.len().saturating_sub(MAX_REPORTED);
@@ -77,7 +77,7 @@ impl GoType {
             }
             (Self::Flag, value) => value.is_boolean(),
             (Self::Number, value) => value.is_number(),
-            (Self::Integer(width), value) => width.holds(value),
+            (Self::Integer(width), value) => width.can_hold(value),
             (Self::Texts, Value::Object(members)) => {
                 for (key, value) in members {
                     Self::Text.check(value, &member_path(path, key), mistakes);
@@ -106,7 +106,7 @@ impl GoType {
         };
         if !is_valid {
             let subject = if path.is_empty() { "the body" } else { path };
-            mistakes.push(format!("{subject} is not {}", self.expected()));
+            mistakes.push(format!("{subject} is not {}", self.expected_text()));
         }
     }
 
@@ -124,7 +124,7 @@ impl GoType {
         }
     }
 
-    fn expected(&self) -> &'static str {
+    fn expected_text(&self) -> &'static str {
         match self {
             Self::Text => "a string",
             Self::Time => "a time, such as 2024-01-31T12:00:00Z",
@@ -143,7 +143,7 @@ impl GoType {
 }
 
 impl Width {
-    fn holds(self, value: &Value) -> bool {
+    fn can_hold(self, value: &Value) -> bool {
         match self {
             Self::Signed32 => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
             Self::Signed64 => value.is_i64(),

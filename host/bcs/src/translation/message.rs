@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     TranslationFault,
-    view::{CheckedView, keep_others, members},
+    view::{CheckedView, copy_other_members, members},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ const READ_KEYS: [&str; 7] = [
     "taskgroupid",
 ];
 /// The keys that a `BcsMessage` of the scheduler need not have.
-const OPTIONAL: [&str; 14] = [
+const OPTIONAL_KEYS: [&str; 14] = [
     "Local",
     "Sig",
     "Env",
@@ -43,10 +43,10 @@ const OPTIONAL: [&str; 14] = [
     "TaskStatus",
 ];
 /// The keys of the scheduler's `Msg_Remote` that bcs-mesos-driver never sets.
-const REMOTE: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
+const OPTIONAL_REMOTE_KEYS: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
 
 /// Translates a message to an application. Fields of the client's message that BCS's type does not have are copied.
-pub(super) fn message(message: CheckedView<'_>) -> Result<Value, TranslationFault> {
+pub(super) fn message_for_scheduler(message: CheckedView<'_>) -> Result<Value, TranslationFault> {
     let kind = match message.at("msgtype").text() {
         "local" => MessageType::Local,
         "remote" => MessageType::Remote,
@@ -76,12 +76,12 @@ pub(super) fn message(message: CheckedView<'_>) -> Result<Value, TranslationFaul
                 "From": data.at("remote").text(),
             }),
             &["to", "right", "user", "remote"],
-            &REMOTE,
+            &OPTIONAL_REMOTE_KEYS,
         ),
         MessageType::Signal => (
             "Sig",
             json!({
-                "Signal": signal(data.at("signal"))?,
+                "Signal": parse_signal(data.at("signal"))?,
                 "ProcessName": data.at("processname").text(),
             }),
             &["signal", "processname"],
@@ -98,7 +98,7 @@ pub(super) fn message(message: CheckedView<'_>) -> Result<Value, TranslationFaul
         ),
     };
     let mut content = members(content);
-    keep_others(data, read, &mut content, optional);
+    copy_other_members(data, read, &mut content, optional);
     let mut into = members(json!({
         "Id": 0,
         "Type": kind as i32,
@@ -110,12 +110,12 @@ pub(super) fn message(message: CheckedView<'_>) -> Result<Value, TranslationFaul
         "CompleteTime": 0,
         "CreateTime": 0,
     }));
-    keep_others(message, &READ_KEYS, &mut into, &OPTIONAL);
+    copy_other_members(message, &READ_KEYS, &mut into, &OPTIONAL_KEYS);
     Ok(into.into())
 }
 
 /// Returns the number of a signal. It must fit into 32 bits, because the scheduler stores it in 32 bits.
-fn signal(value: CheckedView<'_>) -> Result<u32, TranslationFault> {
+fn parse_signal(value: CheckedView<'_>) -> Result<u32, TranslationFault> {
     value
         .value()
         .as_u64()

@@ -9,7 +9,7 @@ pub(super) fn parse(text: &str) -> Option<f64> {
         _ => (1.0, plain.as_str()),
     };
     match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(digits) => hexadecimal(digits).map(|number| sign * number),
+        Some(digits) => parse_hexadecimal(digits).map(|number| sign * number),
         None => digits
             .starts_with(|first: char| first != '-' && first != '+')
             .then(|| digits.parse::<f64>().ok())?
@@ -43,9 +43,9 @@ fn without_underscores(text: &str) -> Option<String> {
 }
 
 /// The number of hexadecimal digits that are used. An `f64` cannot hold more.
-const DIGITS: usize = 30;
+const DIGITS_MAX: usize = 30;
 
-fn hexadecimal(text: &str) -> Option<f64> {
+fn parse_hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
     let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
@@ -57,7 +57,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
         return None;
     }
     let digits: String = format!("{integer}{fraction}").trim_start_matches('0').to_owned();
-    let significant_digits = digits.get(..DIGITS).unwrap_or(&digits);
+    let significant_digits = digits.get(..DIGITS_MAX).unwrap_or(&digits);
     let mantissa = u128::from_str_radix(significant_digits, 16).unwrap_or_default();
     if mantissa == 0 {
         return Some(0.0);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{
     TranslationFault,
     container::container,
-    view::{CheckedView, keep_others, members},
+    view::{CheckedView, copy_other_members, members},
 };
 use crate::routes::RequiredKind;
 
@@ -28,7 +28,10 @@ pub(super) fn run_as(kind: RequiredKind, object: CheckedView<'_>) -> String {
 }
 
 /// Returns the scheduler's `Version` without its field `raw_json`.
-pub(super) fn version(kind: RequiredKind, object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
+pub(super) fn scheduler_version(
+    kind: RequiredKind,
+    object: CheckedView<'_>,
+) -> Result<Map<String, Value>, TranslationFault> {
     let mut restart_policy = object.at("restartPolicy").object();
     match object.at("restartPolicy").at("policy").text() {
         "" => {
@@ -65,7 +68,7 @@ pub(super) fn version(kind: RequiredKind, object: CheckedView<'_>) -> Result<Map
             .map(|element| container(element, pod).map(Value::from))
             .collect::<Result<Vec<_>, _>>()?,
         "Process": processes.iter().map(|process| process.value()).collect::<Vec<_>>(),
-        "Labels": labels(kind, metadata, template.at("metadata")),
+        "Labels": merged_labels(kind, metadata, template.at("metadata")),
         "KillPolicy": kill_policy,
         "RestartPolicy": restart_policy,
         "Constraints": match kind {
@@ -84,8 +87,8 @@ pub(super) fn version(kind: RequiredKind, object: CheckedView<'_>) -> Result<Map
     // The other fields of a daemonset are copied one by one. This is not needed for the other kinds, because the
     // scheduler gets their whole object as `raw_json`.
     if kind == RequiredKind::Daemonset {
-        keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
-        keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);
+        copy_other_members(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
+        copy_other_members(pod, &POD_SPEC, &mut version, &["raw_json"]);
     }
     Ok(version)
 }
@@ -121,7 +124,7 @@ fn pod_metadata(metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<Str
 }
 
 /// Returns the labels of the object and of the template. If both have the same key, the template's value is used.
-fn labels(kind: RequiredKind, metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<String, Value> {
+fn merged_labels(kind: RequiredKind, metadata: CheckedView<'_>, template: CheckedView<'_>) -> Map<String, Value> {
     let mut into = metadata.at("labels").object();
     into.extend(template.at("labels").object());
     if matches!(kind, RequiredKind::Application | RequiredKind::Process) {

@@ -56,7 +56,12 @@ impl<'a> CheckedView<'a> {
 /// Copies those members of `from` into `into` that bcs-mesos-driver does not know and drops. A member that is named in
 /// `read_keys` is not copied, because it is already translated. A member that has the name of a field of the scheduler
 /// is not copied either: the scheduler could refuse its value, or use a value that nobody has checked.
-pub(super) fn keep_others(from: CheckedView<'_>, read_keys: &[&str], into: &mut Map<String, Value>, optional: &[&str]) {
+pub(super) fn copy_other_members(
+    from: CheckedView<'_>,
+    read_keys: &[&str],
+    into: &mut Map<String, Value>,
+    optional: &[&str],
+) {
     let target_keys: Vec<String> = into.keys().cloned().collect();
     let scheduler_keys = || target_keys.iter().map(String::as_str).chain(optional.iter().copied());
     for (key, value) in from.members() {

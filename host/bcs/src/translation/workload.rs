@@ -20,18 +20,18 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     TranslationFault,
-    version::{object_metadata, run_as, version},
-    view::{CheckedView, keep_others, members},
+    version::{object_metadata, run_as, scheduler_version},
+    view::{CheckedView, copy_other_members, members},
 };
 use crate::routes::{RequiredKind, TargetValues};
 
 /// The keys of an object of BCS's type `BcsDaemonset`.
-const DAEMONSET: [&str; 6] = ["apiVersion", "kind", "metadata", "spec", "restartPolicy", "killPolicy"];
+const DAEMONSET_KEYS: [&str; 6] = ["apiVersion", "kind", "metadata", "spec", "restartPolicy", "killPolicy"];
 /// The optional keys of the scheduler's `BcsDaemonsetDef`.
-const DAEMONSET_DEF: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
+const DAEMONSET_DEF_KEYS: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
 
 /// Translates the client's `object` into the body of the request to the scheduler. `text` is the JSON text of `object`.
-pub(super) fn workload(
+pub(super) fn scheduler_body(
     kind: RequiredKind,
     object: CheckedView<'_>,
     text: &RawValue,
@@ -43,22 +43,22 @@ pub(super) fn workload(
     }
     let scheduler_object = match kind {
         RequiredKind::Deployment => WithOriginal {
-            members: deployment(object)?,
+            members: deployment_def(object)?,
             original: Some(text),
         },
         RequiredKind::Daemonset => WithOriginal {
-            members: daemonset(object)?,
+            members: daemonset_def(object)?,
             original: None,
         },
         kind => WithOriginal {
-            members: version(kind, object)?,
+            members: scheduler_version(kind, object)?,
             original: Some(text),
         },
     };
     serde_json::to_vec(&scheduler_object).map_err(|error| TranslationFault::Encode(error.to_string()))
 }
 
-pub(super) fn address(kind: RequiredKind, object: CheckedView<'_>) -> TargetValues {
+pub(super) fn target_values_of(kind: RequiredKind, object: CheckedView<'_>) -> TargetValues {
     TargetValues {
         namespace: run_as(kind, object),
         name: object.at("metadata").at("name").text().to_owned(),
@@ -67,14 +67,14 @@ pub(super) fn address(kind: RequiredKind, object: CheckedView<'_>) -> TargetValu
 }
 
 /// Translates a deployment. It may have no template, and then controls an application that already exists.
-fn deployment(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
+fn deployment_def(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let spec = object.at("spec");
     let mut into = members(json!({"metadata": object_metadata(RequiredKind::Deployment, object.at("metadata"))}));
     if spec.at("selector").exists() {
         into.insert("selector".to_owned(), spec.at("selector").value());
     }
     let version = if spec.at("template").exists() {
-        version(RequiredKind::Deployment, object)?.into()
+        scheduler_version(RequiredKind::Deployment, object)?.into()
     } else {
         Value::Null
     };
@@ -88,13 +88,16 @@ fn deployment(object: CheckedView<'_>) -> Result<Map<String, Value>, Translation
 
 /// Translates a daemonset to a `BcsDaemonsetDef`. The fields of the object's metadata become members of the
 /// `BcsDaemonsetDef` itself.
-fn daemonset(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
+fn daemonset_def(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let mut into = object_metadata(RequiredKind::Daemonset, object.at("metadata"));
     // The key `version` of a `BcsDaemonsetDef` must contain the translated `Version`. A key of the same name in the
     // client's metadata is therefore removed.
     into.retain(|key, _| !admittance_admission::same_key(key, "version"));
-    into.insert("version".to_owned(), version(RequiredKind::Daemonset, object)?.into());
-    keep_others(object, &DAEMONSET, &mut into, &DAEMONSET_DEF);
+    into.insert(
+        "version".to_owned(),
+        scheduler_version(RequiredKind::Daemonset, object)?.into(),
+    );
+    copy_other_members(object, &DAEMONSET_KEYS, &mut into, &DAEMONSET_DEF_KEYS);
     Ok(into)
 }
 

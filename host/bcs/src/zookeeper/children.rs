@@ -45,7 +45,7 @@ pub struct RegisteredMember {
 
 impl Child for RegisteredMember {
     async fn read(client: &Client, path: &str, names: Vec<String>) -> Result<Vec<Self>, ZooKeeperError> {
-        let requests: Vec<_> = in_order(names)
+        let requests: Vec<_> = members_in_order(names)
             .into_iter()
             .map(|(sequence, name)| {
                 let path = join(path, &name);
@@ -62,7 +62,7 @@ impl Child for RegisteredMember {
                     data: data.into(),
                 }),
                 Err(Error::NoNode) => {}
-                Err(error) => return Err(error).at("reading", &path),
+                Err(error) => return Err(error).at_node("reading", &path),
             }
         }
         Ok(members)
@@ -76,17 +76,17 @@ impl Child for String {
     }
 }
 
-fn in_order(names: Vec<String>) -> Vec<(i64, String)> {
+fn members_in_order(names: Vec<String>) -> Vec<(i64, String)> {
     let mut members: Vec<_> = names
         .into_iter()
-        .filter_map(|name| Some((sequence(&name)?, name)))
+        .filter_map(|name| Some((sequence_number(&name)?, name)))
         .collect();
     members.sort_unstable();
     members
 }
 
 /// Returns the sequence number at the end of the name of a registered node; `None` if it has none.
-pub(crate) fn sequence(name: &str) -> Option<i64> {
+pub(crate) fn sequence_number(name: &str) -> Option<i64> {
     let begin = name.len().checked_sub(SEQUENCE_LENGTH).filter(|begin| *begin > 0)?;
     name.get(begin..)?.parse().ok()
 }
@@ -137,7 +137,7 @@ async fn follow<T: Child>(zookeeper: &ZooKeeper, path: &str, sender: &watch::Sen
     }
     let lose = |error: ZooKeeperError| publish_loss(sender, &error.to_string());
     let follow = |client| async move { follow_session(&client, path, sender).await };
-    zookeeper.in_sessions(lose, follow).await;
+    zookeeper.follow_in_sessions(lose, follow).await;
 }
 
 async fn follow_session<T: Child>(
@@ -164,16 +164,16 @@ async fn follow_once<T: Child>(
         }
         // The node does not exist. The watch then waits until the node is created.
         Err(Error::NoNode) => {
-            let (node, watch) = NodeWatch::node(client, path).await.at("reading", path)?;
+            let (node, watch) = NodeWatch::node(client, path).await.at_node("reading", path)?;
             if node.is_some() {
                 return Ok(());
             }
             publish(sender, Vec::new());
             watch
         }
-        Err(error) => return Err(error).at("reading the children of", path),
+        Err(error) => return Err(error).at_node("reading the children of", path),
     };
-    watch.fired().await.at("following", path)
+    watch.wait_until_fired().await.at_node("following", path)
 }
 
 fn publish<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, children: Vec<T>) {
@@ -220,14 +220,14 @@ mod tests {
             ("", None),
             ("路径路径路径路径", None),
         ] {
-            assert_eq!(sequence(name), expected, "{name}");
+            assert_eq!(sequence_number(name), expected, "{name}");
         }
     }
 
     #[test]
     fn members_are_ordered_by_sequence_number_and_not_by_name() {
         let names = ["a0000000010", "z0000000002", "cluster", "m0000000009"];
-        let ordered = in_order(names.map(str::to_owned).to_vec());
+        let ordered = members_in_order(names.map(str::to_owned).to_vec());
         assert_eq!(
             ordered,
             [(2, "z0000000002"), (9, "m0000000009"), (10, "a0000000010")]

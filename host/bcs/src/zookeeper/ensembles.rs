@@ -60,7 +60,7 @@ impl Ensembles {
         self.service.as_ref().or(self.cluster.as_ref())
     }
 
-    fn each(&self) -> impl Iterator<Item = (&'static str, &ZooKeeper)> {
+    fn named_ensembles(&self) -> impl Iterator<Item = (&'static str, &ZooKeeper)> {
         let cluster = self.cluster.as_ref().map(|zookeeper| ("cluster", zookeeper));
         let service = self.service.as_ref().map(|zookeeper| ("service", zookeeper));
         cluster.into_iter().chain(service)
@@ -83,12 +83,12 @@ impl Ensembles {
                 problem: state.reason().map(str::to_owned),
             }
         };
-        self.each().map(status).collect()
+        self.named_ensembles().map(status).collect()
     }
 
     /// Updates the metrics of the sessions whenever they change, until this future is dropped.
     pub async fn update_metrics(&self) {
-        join_all(self.each().map(async |(ensemble, zookeeper)| {
+        join_all(self.named_ensembles().map(async |(ensemble, zookeeper)| {
             let connected = gauge!(metric_names::ZOOKEEPER_CONNECTED, "ensemble" => ensemble);
             let sessions = counter!(metric_names::ZOOKEEPER_SESSIONS, "ensemble" => ensemble);
             let mut states = zookeeper.states();

@@ -48,11 +48,11 @@ impl ZooKeeperError {
 }
 
 pub(crate) trait AtNode<T> {
-    fn at(self, action: &'static str, path: &str) -> Result<T, ZooKeeperError>;
+    fn at_node(self, action: &'static str, path: &str) -> Result<T, ZooKeeperError>;
 }
 
 impl<T> AtNode<T> for Result<T, Error> {
-    fn at(self, action: &'static str, path: &str) -> Result<T, ZooKeeperError> {
+    fn at_node(self, action: &'static str, path: &str) -> Result<T, ZooKeeperError> {
         self.map_err(|source| ZooKeeperError::Refused {
             action,
             path: path.to_owned(),

@@ -54,7 +54,7 @@ impl RegistrationState {
 }
 
 impl HeldRegistration {
-    pub(crate) fn keep(zookeeper: ZooKeeper, registration: NodeRegistration, is_present: bool) -> Self {
+    pub(crate) fn start(zookeeper: ZooKeeper, registration: NodeRegistration, is_present: bool) -> Self {
         let (sender, state) = watch::channel(RegistrationState::Missing {
             reason: "not registered yet".to_owned(),
             is_refused: false,
@@ -64,7 +64,7 @@ impl HeldRegistration {
             is_present,
         });
         let stop = CancellationToken::new();
-        tokio::spawn(keeper::keep(
+        tokio::spawn(keeper::keep_registered(
             zookeeper,
             registration,
             goal.subscribe(),
@@ -76,15 +76,15 @@ impl HeldRegistration {
 
     /// Sets the data of the node. If the node has to be created again later, it gets this data.
     pub fn update(&self, data: Bytes) {
-        self.change(|goal| goal.data = data);
+        self.change_goal(|goal| goal.data = data);
     }
 
     /// Creates the node if `is_present` is true, or else removes it, as soon as possible.
     pub fn set_present(&self, is_present: bool) {
-        self.change(|goal| goal.is_present = is_present);
+        self.change_goal(|goal| goal.is_present = is_present);
     }
 
-    fn change(&self, change: impl FnOnce(&mut NodeGoal)) {
+    fn change_goal(&self, change: impl FnOnce(&mut NodeGoal)) {
         self.goal.send_if_modified(|goal| {
             let before = goal.clone();
             change(goal);

@@ -21,7 +21,7 @@ use crate::zookeeper::{
 };
 
 /// The pause before a retry after an error other than a lost connection.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The pause before a retry after the connection was lost. A short pause suffices, because the retry does not send
 /// anything before there is a new connection.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
@@ -99,7 +99,7 @@ impl ZooKeeper {
             reason: None,
         });
         let (connection_sender, connection) = watch::channel(Err("not connected yet".to_owned()));
-        let task = tokio::spawn(connect::keep(config, state_sender, connection_sender));
+        let task = tokio::spawn(connect::keep_connected(config, state_sender, connection_sender));
         Self {
             shared: Arc::new(SharedSession {
                 servers,
@@ -129,9 +129,9 @@ impl ZooKeeper {
     /// The client is useless after its session has ended. A request that is made while the connection is lost waits as
     /// long as the session lasts, so every request needs a timeout.
     pub async fn client(&self) -> Result<Client, ZooKeeperError> {
-        match timeout(CLIENT_TIMEOUT, self.connected(drop)).await {
+        match timeout(CLIENT_TIMEOUT, self.wait_for_client(drop)).await {
             Ok(client) => Ok(client),
-            Err(_) => Err(self.unavailable()),
+            Err(_) => Err(self.unavailable_error()),
         }
     }
 
@@ -156,16 +156,16 @@ impl ZooKeeper {
 
     /// Creates a node, and keeps it registered until the result is withdrawn or dropped.
     pub fn register(&self, registration: NodeRegistration) -> HeldRegistration {
-        HeldRegistration::keep(self.clone(), registration, true)
+        HeldRegistration::start(self.clone(), registration, true)
     }
 
     /// Like [`register`](Self::register), but creates the node only when [`HeldRegistration::set_present`] is called.
     pub fn register_later(&self, registration: NodeRegistration) -> HeldRegistration {
-        HeldRegistration::keep(self.clone(), registration, false)
+        HeldRegistration::start(self.clone(), registration, false)
     }
 
     /// Calls `follow` with the client of every new session, and again if `follow` has failed. Never returns.
-    pub(crate) async fn in_sessions<F>(
+    pub(crate) async fn follow_in_sessions<F>(
         &self,
         mut report: impl FnMut(ZooKeeperError),
         mut follow: impl FnMut(Client) -> F,
@@ -173,14 +173,14 @@ impl ZooKeeper {
         F: Future<Output = ZooKeeperError>,
     {
         loop {
-            let client = self.connected(&mut report).await;
-            match self.while_connected(follow(client)).await {
-                None => report(self.unavailable()),
+            let client = self.wait_for_client(&mut report).await;
+            match self.run_while_connected(follow(client)).await {
+                None => report(self.unavailable_error()),
                 Some(error) => {
                     let pause = if error.is_disconnected() {
                         RECONNECT_PAUSE
                     } else {
-                        PAUSE
+                        RETRY_PAUSE
                     };
                     report(error);
                     sleep(pause).await;
@@ -191,20 +191,20 @@ impl ZooKeeper {
 
     /// Waits until there is a session, and returns its client. Until then, calls `report` with the reason why there is
     /// no session, now and whenever the reason changes.
-    pub(super) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
+    pub(super) async fn wait_for_client(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
         let mut connection = self.shared.connection.clone();
         loop {
             if let Ok(client) = &*connection.borrow_and_update() {
                 return client.clone();
             }
-            report(self.unavailable());
+            report(self.unavailable_error());
             if connection.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    pub(crate) async fn while_connected<T>(&self, action: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn run_while_connected<T>(&self, action: impl Future<Output = T>) -> Option<T> {
         let mut connection = self.shared.connection.clone();
         tokio::select! {
             biased;
@@ -213,7 +213,7 @@ impl ZooKeeper {
         }
     }
 
-    pub(crate) fn unavailable(&self) -> ZooKeeperError {
+    pub(crate) fn unavailable_error(&self) -> ZooKeeperError {
         let reason = match &*self.shared.connection.borrow() {
             Err(reason) => reason.clone(),
             Ok(_) => "the connection was lost, and is restored now".to_owned(),

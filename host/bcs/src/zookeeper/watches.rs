@@ -50,7 +50,7 @@ impl NodeWatch {
     }
 
     /// Waits until the watch fires. An error means that the session has ended.
-    pub async fn fired(self) -> Result<(), Error> {
+    pub async fn wait_until_fired(self) -> Result<(), Error> {
         self.await
     }
 

@@ -6,8 +6,8 @@ use admittance_definitions::{DefinitionStore, StoreError};
 use futures_util::FutureExt as _;
 
 use crate::documents::{
-    assert_changed_meanwhile, assert_holds, creation, deletion, document, document_for, id, ids, replacement, soon,
-    until, until_hook,
+    assert_changed_meanwhile, assert_files, creation, definition_id, definition_ids, deletion, document, document_for,
+    read_until, replacement, wait_until_hook, with_test_timeout,
 };
 
 /// The definitions that the store of a test reads. The test can also change them without the store, to simulate a
@@ -16,17 +16,17 @@ pub(crate) trait StoreFixture: Sized {
     type Store: DefinitionStore;
 
     /// Whether the store writes several changes in one transaction.
-    const TAKES_SEVERAL: bool;
+    const TAKES_SEVERAL_CHANGES: bool;
 
     /// Whether the store has a schema. A store with a schema refuses a document that is not a JSON object.
     const HAS_SCHEMA: bool = false;
 
-    /// Creates a fixture. `is_to_be_lost` is true for a test that calls [`lose`](Self::lose), which makes the server of
-    /// the fixture unreachable. Such a fixture gets a server that no other test uses.
+    /// Creates a fixture. `is_to_be_lost` is true for a test that calls [`make_unreachable`](Self::make_unreachable),
+    /// which makes the server of the fixture unreachable. Such a fixture gets a server that no other test uses.
     async fn new(is_to_be_lost: bool) -> Self;
 
     /// Opens a new store of this fixture's definitions.
-    async fn open(&self) -> Self::Store;
+    async fn open_store(&self) -> Self::Store;
 
     /// Writes a definition directly, as another program such as BCS's scheduler does, and not through the tested store.
     async fn put(&self, path: &Path, text: &str);
@@ -34,7 +34,7 @@ pub(crate) trait StoreFixture: Sized {
     async fn remove(&self, path: &Path);
 
     /// Makes the definitions unreachable until `restore` is called, to simulate a failure of the server.
-    async fn lose(&mut self);
+    async fn make_unreachable(&mut self);
 
     async fn restore(&mut self);
 }
@@ -82,148 +82,151 @@ macro_rules! tests {
 pub(crate) use {each_rule, each_rule_of_shared, tests};
 
 /// Returns the path of the definition `defaultGroup/hooks` in a store.
-fn location(store: &impl DefinitionStore) -> std::path::PathBuf {
-    store.path_for(&id("defaultGroup", "hooks")).unwrap()
+fn hooks_path(store: &impl DefinitionStore) -> std::path::PathBuf {
+    store.path_for(&definition_id("defaultGroup", "hooks")).unwrap()
 }
 
-fn hooks(hook: &str) -> String {
+fn hooks_document(hook: &str) -> String {
     document("defaultGroup", "hooks", hook)
 }
 
 /// Creates a fixture with one definition, and returns that definition's path and text.
-async fn with_hooks<G: StoreFixture>() -> (G, G::Store, std::path::PathBuf, String) {
+async fn fixture_with_hooks<G: StoreFixture>() -> (G, G::Store, std::path::PathBuf, String) {
     let ground = G::new(false).await;
-    let store = ground.open().await;
-    let (path, text) = (location(&store), hooks("first"));
+    let store = ground.open_store().await;
+    let (path, text) = (hooks_path(&store), hooks_document("first"));
     store.commit(&[creation(&path, &text)]).await.unwrap();
     (ground, store, path, text)
 }
 
 pub(crate) async fn a_created_definition_exists<G: StoreFixture>() {
     let ground = G::new(false).await;
-    let store = ground.open().await;
-    assert_holds(&store.read().await.unwrap(), &[]);
+    let store = ground.open_store().await;
+    assert_files(&store.read().await.unwrap(), &[]);
     store.commit(&[]).await.unwrap();
-    let (path, text) = (location(&store), hooks("first"));
+    let (path, text) = (hooks_path(&store), hooks_document("first"));
     assert!(store.owns(&path), "{}", path.display());
     let is_of_system = path.is_absolute();
     let begins = path.to_str().unwrap().starts_with(&store.location());
     assert!(begins || is_of_system, "{}", path.display());
     store.commit(&[creation(&path, &text)]).await.unwrap();
-    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
 
-    let other = store.path_for(&id("other", "hooks")).unwrap();
+    let other = store.path_for(&definition_id("other", "hooks")).unwrap();
     let other_text = document("other", "hooks", "other");
     store.commit(&[creation(&other, &other_text)]).await.unwrap();
     let expected = [(path.as_path(), text.as_str()), (&other, &other_text)];
-    assert_holds(&store.read().await.unwrap(), &expected);
+    assert_files(&store.read().await.unwrap(), &expected);
 }
 
 pub(crate) async fn an_existing_definition_is_not_created_again<G: StoreFixture>() {
-    let (_ground, store, path, text) = with_hooks::<G>().await;
-    let result = store.commit(&[creation(&path, &hooks("second"))]).await;
+    let (_ground, store, path, text) = fixture_with_hooks::<G>().await;
+    let result = store.commit(&[creation(&path, &hooks_document("second"))]).await;
     assert_changed_meanwhile(result, &path);
-    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
 }
 
 pub(crate) async fn only_the_version_that_was_read_is_replaced<G: StoreFixture>() {
-    let (ground, store, path, text) = with_hooks::<G>().await;
-    let (second, third) = (hooks("second"), hooks("third"));
+    let (ground, store, path, text) = fixture_with_hooks::<G>().await;
+    let (second, third) = (hooks_document("second"), hooks_document("third"));
     let result = store.commit(&[replacement(&path, &second, &third)]).await;
     assert_changed_meanwhile(result, &path);
-    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
 
     store.commit(&[replacement(&path, &text, &second)]).await.unwrap();
     store.commit(&[replacement(&path, &second, &third)]).await.unwrap();
-    assert_holds(&store.read().await.unwrap(), &[(&path, &third)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &third)]);
 
     ground.put(&path, &text).await;
     let result = store.commit(&[replacement(&path, &third, &second)]).await;
     assert_changed_meanwhile(result, &path);
     let files = store.read().await.unwrap();
-    assert_holds(&files, &[(&path, &text)]);
+    assert_files(&files, &[(&path, &text)]);
     store
         .commit(&[replacement(&path, &files[0].text, &second)])
         .await
         .unwrap();
-    assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &second)]);
 
     ground.remove(&path).await;
     let result = store.commit(&[replacement(&path, &second, &third)]).await;
     assert_changed_meanwhile(result, &path);
-    assert_holds(&store.read().await.unwrap(), &[]);
+    assert_files(&store.read().await.unwrap(), &[]);
 }
 
 pub(crate) async fn only_the_version_that_was_read_is_deleted<G: StoreFixture>() {
-    let (ground, store, path, text) = with_hooks::<G>().await;
-    let result = store.commit(&[deletion(&path, &hooks("second"))]).await;
+    let (ground, store, path, text) = fixture_with_hooks::<G>().await;
+    let result = store.commit(&[deletion(&path, &hooks_document("second"))]).await;
     assert_changed_meanwhile(result, &path);
-    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
 
     let files = store.read().await.unwrap();
     store.commit(&[deletion(&path, &files[0].text)]).await.unwrap();
-    assert_holds(&store.read().await.unwrap(), &[]);
+    assert_files(&store.read().await.unwrap(), &[]);
     let result = store.commit(&[deletion(&path, &text)]).await;
     assert_changed_meanwhile(result, &path);
 
-    let second = hooks("second");
+    let second = hooks_document("second");
     store.commit(&[creation(&path, &second)]).await.unwrap();
-    assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &second)]);
     ground.remove(&path).await;
-    assert_holds(&store.read().await.unwrap(), &[]);
+    assert_files(&store.read().await.unwrap(), &[]);
 }
 
 pub(crate) async fn a_change_by_another_program_is_noticed<G: StoreFixture>() {
     let ground = G::new(false).await;
-    let store = ground.open().await;
-    let path = location(&store);
-    until_hook(&store, None).await;
-    ground.put(&path, &hooks("first")).await;
-    until_hook(&store, Some("first")).await;
+    let store = ground.open_store().await;
+    let path = hooks_path(&store);
+    wait_until_hook(&store, None).await;
+    ground.put(&path, &hooks_document("first")).await;
+    wait_until_hook(&store, Some("first")).await;
     // This drops the future of `changed` before it completes. The store must nevertheless notice the next change.
-    let _ = store.changed().now_or_never();
-    ground.put(&path, &hooks("second")).await;
-    let _ = store.changed().now_or_never();
-    until_hook(&store, Some("second")).await;
+    let _ = store.wait_for_change().now_or_never();
+    ground.put(&path, &hooks_document("second")).await;
+    let _ = store.wait_for_change().now_or_never();
+    wait_until_hook(&store, Some("second")).await;
     ground.remove(&path).await;
-    soon("the definition that is gone", store.changed()).await;
-    until_hook(&store, None).await;
+    with_test_timeout("the definition that is gone", store.wait_for_change()).await;
+    wait_until_hook(&store, None).await;
 }
 
 pub(crate) async fn two_stores_see_the_changes_of_each_other<G: StoreFixture>() {
     let ground = G::new(false).await;
-    let (one, other) = (ground.open().await, ground.open().await);
-    until_hook(&other, None).await;
-    let path = location(&one);
-    one.commit(&[creation(&path, &hooks("first"))]).await.unwrap();
-    soon("the other's definition", other.changed()).await;
+    let (one, other) = (ground.open_store().await, ground.open_store().await);
+    wait_until_hook(&other, None).await;
+    let path = hooks_path(&one);
+    one.commit(&[creation(&path, &hooks_document("first"))]).await.unwrap();
+    with_test_timeout("the other's definition", other.wait_for_change()).await;
     let files = other.read().await.unwrap();
-    assert_holds(&files, &[(&path, &hooks("first"))]);
-    let change = replacement(&path, &files[0].text, &hooks("second"));
+    assert_files(&files, &[(&path, &hooks_document("first"))]);
+    let change = replacement(&path, &files[0].text, &hooks_document("second"));
     other.commit(&[change]).await.unwrap();
-    assert_holds(&one.read().await.unwrap(), &[(&path, &hooks("second"))]);
-    other.commit(&[deletion(&path, &hooks("second"))]).await.unwrap();
+    assert_files(&one.read().await.unwrap(), &[(&path, &hooks_document("second"))]);
+    other
+        .commit(&[deletion(&path, &hooks_document("second"))])
+        .await
+        .unwrap();
     let result = one
-        .commit(&[replacement(&path, &hooks("second"), &hooks("third"))])
+        .commit(&[replacement(&path, &hooks_document("second"), &hooks_document("third"))])
         .await;
     assert_changed_meanwhile(result, &path);
-    assert_holds(&one.read().await.unwrap(), &[]);
+    assert_files(&one.read().await.unwrap(), &[]);
 }
 
 pub(crate) async fn all_changes_of_a_commit_are_written_or_none<G: StoreFixture>() {
-    let (_ground, store, path, text) = with_hooks::<G>().await;
-    let a = store.path_for(&id("a", "a")).unwrap();
-    let b = store.path_for(&id("b", "b")).unwrap();
+    let (_ground, store, path, text) = fixture_with_hooks::<G>().await;
+    let a = store.path_for(&definition_id("a", "a")).unwrap();
+    let b = store.path_for(&definition_id("b", "b")).unwrap();
     let (in_a, in_b) = (document("a", "a", "a"), document("b", "b", "b"));
     let valid_changes = [
         creation(&a, &in_a),
-        replacement(&path, &text, &hooks("second")),
+        replacement(&path, &text, &hooks_document("second")),
         creation(&b, &in_b),
     ];
-    if !G::TAKES_SEVERAL {
+    if !G::TAKES_SEVERAL_CHANGES {
         let result = store.commit(&valid_changes).await;
         assert!(matches!(result, Err(StoreError::OneAtATime { .. })), "{result:?}");
-        assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+        assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
         return;
     }
     // (changes of one commit, path of the change that fails)
@@ -232,7 +235,7 @@ pub(crate) async fn all_changes_of_a_commit_are_written_or_none<G: StoreFixture>
         (
             vec![
                 creation(&a, &in_a),
-                replacement(&path, &text, &hooks("second")),
+                replacement(&path, &text, &hooks_document("second")),
                 deletion(&b, &in_b),
             ],
             &b,
@@ -247,27 +250,30 @@ pub(crate) async fn all_changes_of_a_commit_are_written_or_none<G: StoreFixture>
         ),
     ] {
         assert_changed_meanwhile(store.commit(&changes).await, failing_path);
-        assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+        assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
     }
     store.commit(&valid_changes).await.unwrap();
-    let second = hooks("second");
+    let second = hooks_document("second");
     let expected = [(path.as_path(), second.as_str()), (&a, &in_a), (&b, &in_b)];
-    assert_holds(&store.read().await.unwrap(), &expected);
+    assert_files(&store.read().await.unwrap(), &expected);
     let rest = [
         deletion(&a, &in_a),
         replacement(&path, &second, &text),
         deletion(&b, &in_b),
     ];
     store.commit(&rest).await.unwrap();
-    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
 }
 
 pub(crate) async fn one_of_two_writers_succeeds<G: StoreFixture>() {
-    let (ground, store, path, text) = with_hooks::<G>().await;
-    let other = ground.open().await;
+    let (ground, store, path, text) = fixture_with_hooks::<G>().await;
+    let other = ground.open_store().await;
     let mut stored_text = text;
     for round in 0..10 {
-        let (first_text, second_text) = (hooks(&format!("mine-{round}")), hooks(&format!("yours-{round}")));
+        let (first_text, second_text) = (
+            hooks_document(&format!("mine-{round}")),
+            hooks_document(&format!("yours-{round}")),
+        );
         let (one, two) = (
             [replacement(&path, &stored_text, &first_text)],
             [replacement(&path, &stored_text, &second_text)],
@@ -278,15 +284,15 @@ pub(crate) async fn one_of_two_writers_succeeds<G: StoreFixture>() {
             (Err(StoreError::ChangedMeanwhile { .. }), Ok(())) => second_text,
             results => panic!("{results:?}"),
         };
-        assert_holds(&store.read().await.unwrap(), &[(&path, &stored_text)]);
+        assert_files(&store.read().await.unwrap(), &[(&path, &stored_text)]);
     }
 }
 
 pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: StoreFixture>() {
     let ground = G::new(false).await;
-    let (one, other) = (ground.open().await, ground.open().await);
-    let first_path = one.path_for(&id("n", "mine")).unwrap();
-    let second_path = other.path_for(&id("n", "yours")).unwrap();
+    let (one, other) = (ground.open_store().await, ground.open_store().await);
+    let first_path = one.path_for(&definition_id("n", "mine")).unwrap();
+    let second_path = other.path_for(&definition_id("n", "yours")).unwrap();
     let text = |name: &str| document_for(0, "n", name, "hook");
     for round in 0..10 {
         let first = [creation(&first_path, &text("mine"))];
@@ -298,8 +304,8 @@ pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: 
             results => panic!("{round}: {results:?}"),
         };
         let stored_text = text(name);
-        assert_holds(&one.read().await.unwrap(), &[(path, &stored_text)]);
-        let third = one.path_for(&id("n", "third")).unwrap();
+        assert_files(&one.read().await.unwrap(), &[(path, &stored_text)]);
+        let third = one.path_for(&definition_id("n", "third")).unwrap();
         let creation_result = one.commit(&[creation(&third, &text("third"))]).await;
         assert!(
             matches!(creation_result, Err(StoreError::Conflict { .. })),
@@ -320,8 +326,8 @@ pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: 
 }
 
 pub(crate) async fn an_invalid_definition_can_be_read_and_replaced<G: StoreFixture>() {
-    let (ground, store, path, text) = with_hooks::<G>().await;
-    let invalid_path = store.path_for(&id("bkbcs", "bad")).unwrap();
+    let (ground, store, path, text) = fixture_with_hooks::<G>().await;
+    let invalid_path = store.path_for(&definition_id("bkbcs", "bad")).unwrap();
     for junk in [
         "\"junk\"",
         "[]",
@@ -333,15 +339,15 @@ pub(crate) async fn an_invalid_definition_can_be_read_and_replaced<G: StoreFixtu
         ground.put(&invalid_path, junk).await;
         let files = store.read().await.unwrap();
         let invalid_file = files.iter().find(|file| file.path == invalid_path).unwrap();
-        assert_eq!(invalid_file.expected_id, Some(id("bkbcs", "bad")), "{junk}");
+        assert_eq!(invalid_file.expected_id, Some(definition_id("bkbcs", "bad")), "{junk}");
         let valid_file = files.iter().find(|file| file.path == path).unwrap();
-        assert_holds(std::slice::from_ref(valid_file), &[(&path, &text)]);
+        assert_files(std::slice::from_ref(valid_file), &[(&path, &text)]);
         let repaired = document("bkbcs", "bad", "repaired");
         store
             .commit(&[replacement(&invalid_path, &invalid_file.text, &repaired)])
             .await
             .unwrap();
-        assert_holds(
+        assert_files(
             &store.read().await.unwrap(),
             &[(&path, &text), (&invalid_path, &repaired)],
         );
@@ -349,37 +355,40 @@ pub(crate) async fn an_invalid_definition_can_be_read_and_replaced<G: StoreFixtu
         let reread_files = store.read().await.unwrap();
         let junk_file = reread_files.iter().find(|file| file.path == invalid_path).unwrap();
         store.commit(&[deletion(&invalid_path, &junk_file.text)]).await.unwrap();
-        assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+        assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
     }
 }
 
 pub(crate) async fn an_unavailable_store_does_not_appear_empty<G: StoreFixture>() {
     let mut ground = G::new(true).await;
-    let store = ground.open().await;
-    let (path, text) = (location(&store), hooks("first"));
+    let store = ground.open_store().await;
+    let (path, text) = (hooks_path(&store), hooks_document("first"));
     store.commit(&[creation(&path, &text)]).await.unwrap();
-    until_hook(&store, Some("first")).await;
-    ground.lose().await;
-    soon("the loss", store.changed()).await;
-    let outcome = until(&store, "no answer", Result::is_err).await;
+    wait_until_hook(&store, Some("first")).await;
+    ground.make_unreachable().await;
+    with_test_timeout("the loss", store.wait_for_change()).await;
+    let outcome = read_until(&store, "no answer", Result::is_err).await;
     let error = outcome.unwrap_err().to_string();
     assert!(error.contains(&store.location()), "{error}");
-    let change = replacement(&path, &text, &hooks("second"));
+    let change = replacement(&path, &text, &hooks_document("second"));
     let result = store.commit(std::slice::from_ref(&change)).await;
     assert!(result.is_err());
     assert!(store.read().await.is_err());
 
-    let (_, ()) = tokio::join!(soon("that it is there again", store.changed()), ground.restore());
-    until_hook(&store, Some("first")).await;
-    ground.put(&path, &hooks("third")).await;
-    until_hook(&store, Some("third")).await;
+    let (_, ()) = tokio::join!(
+        with_test_timeout("that it is there again", store.wait_for_change()),
+        ground.restore()
+    );
+    wait_until_hook(&store, Some("first")).await;
+    ground.put(&path, &hooks_document("third")).await;
+    wait_until_hook(&store, Some("third")).await;
     let result = store.commit(&[change]).await;
     assert_changed_meanwhile(result, &path);
 }
 
 pub(crate) async fn a_definition_of_every_valid_name_is_stored<G: StoreFixture>() {
     let ground = G::new(false).await;
-    let store = ground.open().await;
+    let store = ground.open_store().await;
     let long = "l".repeat(200);
     let names = [
         ("bkbcs", "webhook-test"),
@@ -395,7 +404,7 @@ pub(crate) async fn a_definition_of_every_valid_name_is_stored<G: StoreFixture>(
     ];
     let mut expected = Vec::new();
     for (subject, (namespace, name)) in names.into_iter().enumerate() {
-        let path = store.path_for(&id(namespace, name)).unwrap();
+        let path = store.path_for(&definition_id(namespace, name)).unwrap();
         assert!(store.owns(&path), "{}", path.display());
         let text = document_for(subject, namespace, name, "hook");
         store.commit(&[creation(&path, &text)]).await.unwrap();
@@ -406,17 +415,17 @@ pub(crate) async fn a_definition_of_every_valid_name_is_stored<G: StoreFixture>(
         .iter()
         .map(|(path, text)| (path.as_path(), text.as_str()))
         .collect();
-    assert_holds(&files, &pairs);
+    assert_files(&files, &pairs);
     for file in &files {
         let change = deletion(&file.path, &file.text);
         store.commit(&[change]).await.unwrap();
     }
-    assert_holds(&store.read().await.unwrap(), &[]);
+    assert_files(&store.read().await.unwrap(), &[]);
 }
 
 pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
     let ground = G::new(false).await;
-    let store = ground.open().await;
+    let store = ground.open_store().await;
     // BCS's scheduler wrote definitions like `old` until October 2019. Since then, it has written definitions like
     // `new`.
     let old = r#"{"ResourcesRef":{"Operation":"Create","Kind":"Application"},"admissionWebhooks":[
@@ -429,20 +438,20 @@ pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
         "resourcesRef":{"operation":"Create","kind":"application"},"admissionWebhooks":[
         {"name":"new","failurePolicy":"","clientConfig":{"caBundle":"","namespace":"","name":"","path":"","port":0,
          "url":"https://hooks.example.com/"},"namespaceSelector":{"operator":"NotIn","values":["a"]}}]}"#;
-    let path = location(&store);
+    let path = hooks_path(&store);
     for bcs_text in [old, new] {
         ground.put(&path, bcs_text).await;
         let files = store.read().await.unwrap();
-        assert_eq!(ids(&files), [id("defaultGroup", "hooks")]);
-        let second = hooks("second");
+        assert_eq!(definition_ids(&files), [definition_id("defaultGroup", "hooks")]);
+        let second = hooks_document("second");
         store
             .commit(&[replacement(&path, &files[0].text, &second)])
             .await
             .unwrap();
-        assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
+        assert_files(&store.read().await.unwrap(), &[(&path, &second)]);
         ground.put(&path, bcs_text).await;
         let reread_files = store.read().await.unwrap();
         store.commit(&[deletion(&path, &reread_files[0].text)]).await.unwrap();
-        assert_holds(&store.read().await.unwrap(), &[]);
+        assert_files(&store.read().await.unwrap(), &[]);
     }
 }

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use crate::{
     conformance::{StoreFixture, each_rule, each_rule_of_shared, tests},
     documents::{
-        assert_changed_meanwhile, assert_holds, creation, deletion, document, id, ids, replacement, until, until_hook,
+        assert_changed_meanwhile, assert_files, creation, definition_id, definition_ids, deletion, document,
+        read_until, replacement, wait_until_hook,
     },
-    setting::{Setting, eventually},
+    setting::{Setting, wait_until},
 };
 
 const PLURAL: &str = "admissionwebhookconfigurations";
@@ -24,18 +25,18 @@ pub(crate) fn resource_of(path: &Path) -> (&str, &str) {
 impl StoreFixture for Setting {
     type Store = CustomResourceStore;
 
-    const TAKES_SEVERAL: bool = false;
+    const TAKES_SEVERAL_CHANGES: bool = false;
 
     async fn new(_is_to_be_lost: bool) -> Self {
         Self::new()
     }
 
-    async fn open(&self) -> CustomResourceStore {
+    async fn open_store(&self) -> CustomResourceStore {
         CustomResourceStore::new(&self.cluster().await, CustomResourceStore::DEFAULT_NAMESPACE)
     }
 
     async fn put(&self, path: &Path, text: &str) {
-        put(self, resource_of(path), serde_json::from_str(text).unwrap());
+        put_resource(self, resource_of(path), serde_json::from_str(text).unwrap());
     }
 
     async fn remove(&self, path: &Path) {
@@ -43,7 +44,7 @@ impl StoreFixture for Setting {
         self.server.delete(PLURAL, namespace, name);
     }
 
-    async fn lose(&mut self) {
+    async fn make_unreachable(&mut self) {
         self.server.become_unavailable();
     }
 
@@ -55,7 +56,7 @@ impl StoreFixture for Setting {
 each_rule!(tests, Setting);
 each_rule_of_shared!(tests, Setting);
 
-fn put(setting: &Setting, (namespace, name): (&str, &str), spec: Value) {
+fn put_resource(setting: &Setting, (namespace, name): (&str, &str), spec: Value) {
     let metadata = json!({"name": name, "namespace": namespace});
     let object = json!({"metadata": metadata, "spec": spec});
     setting.server.put(PLURAL, object);
@@ -64,7 +65,7 @@ fn put(setting: &Setting, (namespace, name): (&str, &str), spec: Value) {
 #[tokio::test]
 async fn resources_have_the_names_that_bcs_gives_them() {
     let setting = Setting::new();
-    let store = setting.open().await;
+    let store = setting.open_store().await;
     // (kind, name, expected resource or `None`). A star at the end of a resource's name stands for a digest.
     for (kind, name, expected) in [
         ("admissionwebhook", "bkbcs/hooks", Some("bkbcs/hooks")),
@@ -110,22 +111,22 @@ async fn resources_have_the_names_that_bcs_gives_them() {
 #[tokio::test]
 async fn missing_metadata_is_taken_from_the_resource() {
     let setting = Setting::new();
-    let store = setting.open().await;
+    let store = setting.open_store().await;
     let hooks: Value = serde_json::from_str(&document("", "", "hook")).unwrap();
     // (namespace and name of the resource, metadata in the resource's spec, expected name of the definition)
     for (resource, metadata, expected) in [
-        (("bkbcs", "a"), None, id("bkbcs", "a")),
-        (("elsewhere", "a"), Some(json!(null)), id("elsewhere", "a")),
+        (("bkbcs", "a"), None, definition_id("bkbcs", "a")),
+        (("elsewhere", "a"), Some(json!(null)), definition_id("elsewhere", "a")),
         (
             ("bkbcs", "b"),
             Some(json!({"creationTimestamp": null})),
-            id("bkbcs", "b"),
+            definition_id("bkbcs", "b"),
         ),
-        (("bkbcs", "c"), Some(json!({"name": "d"})), id("bkbcs", "d")),
+        (("bkbcs", "c"), Some(json!({"name": "d"})), definition_id("bkbcs", "d")),
         (
             ("bkbcs", "e"),
             Some(json!({"name": "F", "namespace": "defaultGroup"})),
-            id("defaultGroup", "F"),
+            definition_id("defaultGroup", "F"),
         ),
     ] {
         let mut spec = json!({
@@ -135,16 +136,16 @@ async fn missing_metadata_is_taken_from_the_resource() {
         if let Some(metadata) = metadata {
             spec["metadata"] = metadata;
         }
-        put(&setting, resource, spec);
+        put_resource(&setting, resource, spec);
         let files = store.read().await.unwrap();
-        assert_eq!(ids(&files), std::slice::from_ref(&expected), "{resource:?}");
+        assert_eq!(definition_ids(&files), std::slice::from_ref(&expected), "{resource:?}");
         let path = files[0].path.clone();
         assert_eq!(resource_of(&path), resource);
         let (namespace, name) = expected.name.split_once('/').unwrap();
         let text = document(namespace, name, "other");
         let change = replacement(&path, &files[0].text, &text);
         store.commit(&[change]).await.unwrap();
-        assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+        assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
         store.commit(&[deletion(&path, &text)]).await.unwrap();
     }
 }
@@ -152,7 +153,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
 #[tokio::test]
 async fn parsing_an_invalid_definition_reports_the_mistake() {
     let setting = Setting::new();
-    let store = setting.open().await;
+    let store = setting.open_store().await;
     // (resource, expected error when its definition is parsed)
     for (object, expected) in [
         (json!({}), "spec: missing"),
@@ -170,7 +171,7 @@ async fn parsing_an_invalid_definition_reports_the_mistake() {
         store.commit(&[change]).await.unwrap();
     }
     for text in ["kind: admissionwebhook", r#"{"kind":"AdmissionChain"}"#] {
-        let path = store.path_for(&id("a", "b")).unwrap();
+        let path = store.path_for(&definition_id("a", "b")).unwrap();
         let result = store.commit(&[creation(&path, text)]).await;
         assert!(matches!(result, Err(StoreError::Mistakes(_))), "{result:?}");
     }
@@ -179,8 +180,8 @@ async fn parsing_an_invalid_definition_reports_the_mistake() {
 #[tokio::test]
 async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
     let setting = Setting::new();
-    let store = setting.open().await;
-    let path = store.path_for(&id("bkbcs", "a")).unwrap();
+    let store = setting.open_store().await;
+    let path = store.path_for(&definition_id("bkbcs", "a")).unwrap();
     let text = document("bkbcs", "a", "first");
     store.commit(&[creation(&path, &text)]).await.unwrap();
 
@@ -190,7 +191,7 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
     let second = document("bkbcs", "a", "second");
     let change = replacement(&path, &text, &second);
     store.commit(&[change]).await.unwrap();
-    assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &second)]);
     let stored_object = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     assert_eq!(stored_object["metadata"]["labels"]["team"], "x", "{stored_object}");
 
@@ -203,7 +204,7 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
             _ => deletion(&path, &second),
         };
         assert_changed_meanwhile(store.commit(&[change]).await, &path);
-        assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+        assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
         let change = replacement(&path, &text, &second);
         store.commit(&[change]).await.unwrap();
     }
@@ -217,24 +218,24 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
 async fn changed_definitions_are_noticed_without_a_watch() {
     let setting = Setting::new();
     setting.server.forbid("watch", PLURAL);
-    let store = setting.open().await;
-    until_hook(&store, None).await;
-    put(
+    let store = setting.open_store().await;
+    wait_until_hook(&store, None).await;
+    put_resource(
         &setting,
         ("bkbcs", "a"),
         serde_json::from_str(&document("bkbcs", "a", "first")).unwrap(),
     );
-    until_hook(&store, Some("first")).await;
+    wait_until_hook(&store, Some("first")).await;
     setting.server.delete(PLURAL, "bkbcs", "a");
-    until_hook(&store, None).await;
+    wait_until_hook(&store, None).await;
 }
 
 #[tokio::test]
 async fn a_forbidden_operation_is_reported() {
     let setting = Setting::new();
-    let store = setting.open().await;
+    let store = setting.open_store().await;
     setting.server.forbid("create", PLURAL);
-    let path = store.path_for(&id("bkbcs", "a")).unwrap();
+    let path = store.path_for(&definition_id("bkbcs", "a")).unwrap();
     let text = document("bkbcs", "a", "first");
     let error = store.commit(&[creation(&path, &text)]).await.unwrap_err();
     let words = error.to_string();
@@ -246,7 +247,7 @@ async fn a_forbidden_operation_is_reported() {
     assert!(words.contains("give this program's account `create`"), "{words}");
 
     setting.server.remove_kind(PLURAL);
-    let outcome = until(&store, "no such kind", Result::is_err).await;
+    let outcome = read_until(&store, "no such kind", Result::is_err).await;
     let words = outcome.unwrap_err().to_string();
     assert!(words.contains("install their CustomResourceDefinition"), "{words}");
 }
@@ -254,8 +255,8 @@ async fn a_forbidden_operation_is_reported() {
 #[tokio::test]
 async fn after_an_unanswered_write_the_store_checks_whether_it_was_made() {
     let setting = Setting::new();
-    let store = setting.open().await;
-    let path = store.path_for(&id("bkbcs", "a")).unwrap();
+    let store = setting.open_store().await;
+    let path = store.path_for(&definition_id("bkbcs", "a")).unwrap();
     let (text, second) = (document("bkbcs", "a", "first"), document("bkbcs", "a", "second"));
     store.commit(&[creation(&path, &text)]).await.unwrap();
     // (whether the server made the change before the connection broke, expected error)
@@ -263,11 +264,14 @@ async fn after_an_unanswered_write_the_store_checks_whether_it_was_made() {
         (false, Some("whether customresources:bkbcs/a was written")),
         (true, None),
     ] {
-        let before = setting.server.count("replace", PLURAL);
+        let before = setting.server.count_requests("replace", PLURAL);
         setting.server.hold("replace", PLURAL);
         let change = [replacement(&path, &text, &second)];
         let interrupted = async {
-            eventually("the request", async || setting.server.count("replace", PLURAL) > before).await;
+            wait_until("the request", async || {
+                setting.server.count_requests("replace", PLURAL) > before
+            })
+            .await;
             if is_written {
                 StoreFixture::put(&setting, &path, &second).await;
             }

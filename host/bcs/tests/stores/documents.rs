@@ -6,17 +6,17 @@ use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, Defini
 use serde_json::{Value, json};
 
 /// Only a failed test reaches this timeout.
-const NEVER: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Awaits a future, and panics with `event` after a timeout.
-pub(crate) async fn soon<T>(event: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(NEVER, future).await {
+pub(crate) async fn with_test_timeout<T>(event: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(TEST_TIMEOUT, future).await {
         Ok(result) => result,
         Err(_) => panic!("it did not come about: {event}"),
     }
 }
 
-pub(crate) fn id(namespace: &str, name: &str) -> DefinitionId {
+pub(crate) fn definition_id(namespace: &str, name: &str) -> DefinitionId {
     DefinitionId {
         kind: "admissionwebhook".to_owned(),
         name: format!("{namespace}/{name}"),
@@ -69,7 +69,7 @@ pub(crate) fn deletion(path: &Path, before: &str) -> FileChange {
 }
 
 /// Asserts that a store returned exactly these paths and texts, and that each file contains one valid definition.
-pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)]) {
+pub(crate) fn assert_files(files: &[DefinitionFile], expected: &[(&Path, &str)]) {
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     let mut expected: Vec<_> = expected
         .iter()
@@ -85,11 +85,14 @@ pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)])
         let text = value(&file.text);
         let metadata = &text["metadata"];
         let (namespace, name) = (metadata["namespace"].as_str(), metadata["name"].as_str());
-        assert_eq!(ids(std::slice::from_ref(file)), [id(namespace.unwrap(), name.unwrap())]);
+        assert_eq!(
+            definition_ids(std::slice::from_ref(file)),
+            [definition_id(namespace.unwrap(), name.unwrap())]
+        );
     }
 }
 
-pub(crate) fn ids(files: &[DefinitionFile]) -> Vec<DefinitionId> {
+pub(crate) fn definition_ids(files: &[DefinitionFile]) -> Vec<DefinitionId> {
     let only_id = |file: &DefinitionFile| {
         let set = DefinitionSet::of_files(vec![file.clone()]);
         let chains = set.chains();
@@ -112,30 +115,30 @@ pub(crate) fn assert_changed_meanwhile(result: Result<(), StoreError>, path: &Pa
 }
 
 /// Reads the store at once and after every change, until the result satisfies `is_expected`, and returns that result.
-pub(crate) async fn until(
+pub(crate) async fn read_until(
     store: &impl DefinitionStore,
     event: &str,
     is_expected: impl Fn(&Result<Vec<DefinitionFile>, StoreError>) -> bool,
 ) -> Result<Vec<DefinitionFile>, StoreError> {
-    soon(event, async {
+    with_test_timeout(event, async {
         loop {
             let outcome = store.read().await;
             if is_expected(&outcome) {
                 return outcome;
             }
-            store.changed().await;
+            store.wait_for_change().await;
         }
     })
     .await
 }
 
 /// Reads the store until its only definition has this hook or, for `None`, until it is empty.
-pub(crate) async fn until_hook(store: &impl DefinitionStore, hook: Option<&str>) {
+pub(crate) async fn wait_until_hook(store: &impl DefinitionStore, hook: Option<&str>) {
     let has_hook = |outcome: &Result<Vec<DefinitionFile>, StoreError>| match (outcome, hook) {
         (Ok(files), Some(hook)) => files.len() == 1 && files[0].text.contains(&format!("\"{hook}\"")),
         (Ok(files), None) => files.is_empty(),
         (Err(_), _) => false,
     };
     let event = format!("{hook:?} in {}", store.location());
-    until(store, &event, has_hook).await.unwrap();
+    read_until(store, &event, has_hook).await.unwrap();
 }

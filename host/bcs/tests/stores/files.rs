@@ -16,7 +16,7 @@ impl FileStoreFixture {
         self.directory.path().join("definitions")
     }
 
-    fn away(&self) -> std::path::PathBuf {
+    fn moved_directory(&self) -> std::path::PathBuf {
         self.directory.path().join("away")
     }
 }
@@ -24,7 +24,7 @@ impl FileStoreFixture {
 impl StoreFixture for FileStoreFixture {
     type Store = FileStore;
 
-    const TAKES_SEVERAL: bool = true;
+    const TAKES_SEVERAL_CHANGES: bool = true;
 
     async fn new(_is_to_be_lost: bool) -> Self {
         let directory = TempDir::new().unwrap();
@@ -33,7 +33,7 @@ impl StoreFixture for FileStoreFixture {
         files
     }
 
-    async fn open(&self) -> FileStore {
+    async fn open_store(&self) -> FileStore {
         FileStore::new(vec![self.definitions()])
     }
 
@@ -47,12 +47,12 @@ impl StoreFixture for FileStoreFixture {
         fs::remove_file(path).unwrap();
     }
 
-    async fn lose(&mut self) {
-        fs::rename(self.definitions(), self.away()).unwrap();
+    async fn make_unreachable(&mut self) {
+        fs::rename(self.definitions(), self.moved_directory()).unwrap();
     }
 
     async fn restore(&mut self) {
-        fs::rename(self.away(), self.definitions()).unwrap();
+        fs::rename(self.moved_directory(), self.definitions()).unwrap();
     }
 }
 

@@ -26,15 +26,15 @@ use crate::{
     setting::connect,
 };
 
-const PROGRAMS: &str = "ADMITTANCE_TEST_KUBERNETES";
+const PROGRAMS_VARIABLE: &str = "ADMITTANCE_TEST_KUBERNETES";
 const MANIFEST: &str = include_str!("../../../../docs/examples/bcs/admissionwebhookconfigurations.yaml");
-const RESOURCES: &str = "/apis/bkbcs.tencent.com/v2/admissionwebhookconfigurations";
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const RESOURCES_PATH: &str = "/apis/bkbcs.tencent.com/v2/admissionwebhookconfigurations";
+const DEFINITIONS_PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Only a failed test reaches this timeout.
-const NEVER: Duration = Duration::from_secs(300);
+const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// The pause between two requests that test whether a server is ready.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs etcd and kube-apiserver. Dropping this kills the two processes.
 struct EtcdAndApiServer {
@@ -50,7 +50,7 @@ struct Program(Child);
 impl Program {
     fn start(name: &str, arguments: &[String], directory: &Path) -> Self {
         let log = File::create(directory.join(format!("{name}.log"))).unwrap();
-        let program = PathBuf::from(env::var_os(PROGRAMS).unwrap()).join(name);
+        let program = PathBuf::from(env::var_os(PROGRAMS_VARIABLE).unwrap()).join(name);
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(program)
@@ -90,7 +90,7 @@ impl EtcdAndApiServer {
             "--logger=zap".to_owned(),
         ];
         let etcd = Program::start("etcd", &etcd, path);
-        write_files(path, address);
+        write_server_files(path, address);
         let arguments = [
             format!("--etcd-servers={etcd_url}"),
             format!("--bind-address={}", address.ip()),
@@ -117,15 +117,15 @@ impl EtcdAndApiServer {
         kubernetes.start_api_server().await;
         let manifest = admittance_definitions::document::to_json("the manifest", MANIFEST).unwrap();
         let manifest: Value = serde_json::from_str(&serde_json::to_string(&manifest).unwrap()).unwrap();
-        kubernetes.post(DEFINITION, &manifest).await;
-        kubernetes.until_ready(RESOURCES).await;
+        kubernetes.post(DEFINITIONS_PATH, &manifest).await;
+        kubernetes.wait_until_ready(RESOURCES_PATH).await;
         kubernetes
     }
 
     async fn start_api_server(&mut self) {
         let path = self.directory.path();
         self.api_server = Some(Program::start("kube-apiserver", &self.arguments, path));
-        self.until_ready("/readyz").await;
+        self.wait_until_ready("/readyz").await;
     }
 
     fn kubeconfig(&self) -> PathBuf {
@@ -156,20 +156,20 @@ impl EtcdAndApiServer {
         }
     }
 
-    async fn until_ready(&mut self, path: &str) {
+    async fn wait_until_ready(&mut self, path: &str) {
         let begin = Instant::now();
         while let Err(error) = self.request(Method::GET, path, None).await {
             let program = &mut self.api_server.as_mut().unwrap().0;
             let has_ended = program.try_wait().unwrap().is_some();
-            if has_ended || begin.elapsed() > NEVER {
+            if has_ended || begin.elapsed() > TEST_TIMEOUT {
                 let log = fs::read_to_string(self.directory.path().join("kube-apiserver.log"));
                 panic!("{path}: {error}\n{}", log.unwrap_or_default());
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    fn path_of(&self, path: &Path) -> (String, String) {
+    fn resource_paths(&self, path: &Path) -> (String, String) {
         let (namespace, name) = resource_of(path);
         let collection = format!("/apis/bkbcs.tencent.com/v2/namespaces/{namespace}/admissionwebhookconfigurations");
         (format!("{collection}/{name}"), collection)
@@ -182,7 +182,7 @@ fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     listeners.map(|listener| listener.local_addr().unwrap())
 }
 
-fn write_files(directory: &Path, address: SocketAddr) {
+fn write_server_files(directory: &Path, address: SocketAddr) {
     let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -240,7 +240,7 @@ impl BorrowedApiServer {
 impl StoreFixture for BorrowedApiServer {
     type Store = CustomResourceStore;
 
-    const TAKES_SEVERAL: bool = false;
+    const TAKES_SEVERAL_CHANGES: bool = false;
     const HAS_SCHEMA: bool = true;
 
     async fn new(_is_to_be_lost: bool) -> Self {
@@ -249,18 +249,18 @@ impl StoreFixture for BorrowedApiServer {
             Some(kubernetes) => kubernetes,
             None => EtcdAndApiServer::start().await,
         };
-        let response_text = kubernetes.request(Method::GET, RESOURCES, None).await.unwrap();
+        let response_text = kubernetes.request(Method::GET, RESOURCES_PATH, None).await.unwrap();
         let listing: Value = serde_json::from_str(&response_text).unwrap();
         for item in listing["items"].as_array().unwrap() {
             let text = |field: &str| item["metadata"][field].as_str().unwrap();
             let path = format!("customresources:{}/{}", text("namespace"), text("name"));
-            let (path, _) = kubernetes.path_of(Path::new(&path));
+            let (path, _) = kubernetes.resource_paths(Path::new(&path));
             kubernetes.request(Method::DELETE, &path, None).await.unwrap();
         }
         Self(Some(kubernetes))
     }
 
-    async fn open(&self) -> CustomResourceStore {
+    async fn open_store(&self) -> CustomResourceStore {
         let cluster: Cluster = connect(self.kubernetes().kubeconfig(), None).await.unwrap();
         CustomResourceStore::new(&cluster, CustomResourceStore::DEFAULT_NAMESPACE)
     }
@@ -268,7 +268,7 @@ impl StoreFixture for BorrowedApiServer {
     async fn put(&self, path: &Path, text: &str) {
         let kubernetes = self.kubernetes();
         let (namespace, name) = resource_of(path);
-        let (path, collection) = kubernetes.path_of(path);
+        let (path, collection) = kubernetes.resource_paths(path);
         let mut object = json!({
             "apiVersion": "bkbcs.tencent.com/v2",
             "kind": "AdmissionWebhookConfiguration",
@@ -293,11 +293,11 @@ impl StoreFixture for BorrowedApiServer {
     }
 
     async fn remove(&self, path: &Path) {
-        let (path, _) = self.kubernetes().path_of(path);
+        let (path, _) = self.kubernetes().resource_paths(path);
         self.kubernetes().request(Method::DELETE, &path, None).await.unwrap();
     }
 
-    async fn lose(&mut self) {
+    async fn make_unreachable(&mut self) {
         self.0.as_mut().unwrap().api_server = None;
     }
 
@@ -317,8 +317,8 @@ macro_rules! one_after_another {
 
 #[tokio::test]
 async fn a_store_on_a_real_api_server_behaves_like_other_stores() {
-    if env::var_os(PROGRAMS).is_none() {
-        eprintln!("{PROGRAMS} is not set: nothing is tried on a real API server");
+    if env::var_os(PROGRAMS_VARIABLE).is_none() {
+        eprintln!("{PROGRAMS_VARIABLE} is not set: nothing is tried on a real API server");
         return;
     }
     each_rule!(one_after_another, BorrowedApiServer);

@@ -12,7 +12,10 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 
 use crate::{
     conformance::{StoreFixture, each_rule, each_rule_of_shared, tests},
-    documents::{assert_holds, creation, deletion, document, id, ids, replacement, soon, until_hook},
+    documents::{
+        assert_files, creation, definition_id, definition_ids, deletion, document, replacement, wait_until_hook,
+        with_test_timeout,
+    },
     ensemble::{self, TestZooKeeper},
     old_server::OldServer,
 };
@@ -26,7 +29,7 @@ struct TestNodes {
     root: String,
 }
 
-fn node(path: &Path) -> &str {
+fn node_path(path: &Path) -> &str {
     path.to_str().unwrap().strip_prefix("zookeeper:").unwrap()
 }
 
@@ -35,13 +38,15 @@ impl TestNodes {
         EnsembleConfig::new(self.address.parse().unwrap())
     }
 
-    fn store(&self, config: EnsembleConfig) -> ZooKeeperStore {
+    fn store_with_config(&self, config: EnsembleConfig) -> ZooKeeperStore {
         ZooKeeperStore::new(ZooKeeper::open(config), self.root.as_str()).unwrap()
     }
 
     /// Opens a session that does not belong to the store.
     async fn client(&self) -> Client {
-        soon("a session", Client::connect(&self.address)).await.unwrap()
+        with_test_timeout("a session", Client::connect(&self.address))
+            .await
+            .unwrap()
     }
 
     /// Writes data to a node below the root. Returns its whole path.
@@ -63,14 +68,14 @@ impl TestNodes {
 impl StoreFixture for TestNodes {
     type Store = ZooKeeperStore;
 
-    const TAKES_SEVERAL: bool = true;
+    const TAKES_SEVERAL_CHANGES: bool = true;
 
     async fn new(is_to_be_lost: bool) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let server = is_to_be_lost.then(TestZooKeeper::start);
         let address = match &server {
             Some(server) => server.address(),
-            None => ensemble::shared(),
+            None => ensemble::shared_server_address(),
         };
         Self {
             address: address.to_owned(),
@@ -79,20 +84,20 @@ impl StoreFixture for TestNodes {
         }
     }
 
-    async fn open(&self) -> ZooKeeperStore {
-        self.store(self.config())
+    async fn open_store(&self) -> ZooKeeperStore {
+        self.store_with_config(self.config())
     }
 
     async fn put(&self, path: &Path, text: &str) {
-        let below = node(path).strip_prefix(&self.root).unwrap();
+        let below = node_path(path).strip_prefix(&self.root).unwrap();
         self.write(&below[1..], text.as_bytes()).await;
     }
 
     async fn remove(&self, path: &Path) {
-        self.client().await.delete(node(path), None).await.unwrap();
+        self.client().await.delete(node_path(path), None).await.unwrap();
     }
 
-    async fn lose(&mut self) {
+    async fn make_unreachable(&mut self) {
         self.server.as_mut().unwrap().stop();
     }
 
@@ -136,7 +141,7 @@ async fn each_definition_has_the_node_that_bcs_gives_it() {
             kind: kind.to_owned(),
             name: name.to_owned(),
         };
-        assert_eq!(store.path_for(&id).as_deref().map(node), expected, "{kind} {name}");
+        assert_eq!(store.path_for(&id).as_deref().map(node_path), expected, "{kind} {name}");
     }
     for (path, expected) in [
         ("zookeeper:/blueking/admissionwebhook/a/b", true),
@@ -153,15 +158,15 @@ async fn each_definition_has_the_node_that_bcs_gives_it() {
 #[tokio::test]
 async fn nodes_with_unusual_content_are_read() {
     let nodes = TestNodes::new(false).await;
-    let store = nodes.open().await;
-    let path = store.path_for(&id("n", "a")).unwrap();
+    let store = nodes.open_store().await;
+    let path = store.path_for(&definition_id("n", "a")).unwrap();
     let text = document("n", "a", "first");
-    until_hook(&store, None).await;
+    wait_until_hook(&store, None).await;
     nodes.write("empty", b"").await;
     nodes.write("data", b"whatever").await;
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
     nodes.write("n/b/deeper", b"whatever").await;
-    until_hook(&store, Some("b")).await;
+    wait_until_hook(&store, Some("b")).await;
     let files = store.read().await.unwrap();
     let refused = store.commit(&[deletion(&files[0].path, &files[0].text)]).await;
     let error = refused.unwrap_err();
@@ -171,52 +176,52 @@ async fn nodes_with_unusual_content_are_read() {
     for below in ["n/b/deeper", "n/b"] {
         client.delete(&format!("{}/{below}", nodes.root), None).await.unwrap();
     }
-    until_hook(&store, None).await;
+    wait_until_hook(&store, None).await;
 
     // A node without data is not a definition, so the store does not return it. But a definition can be created there.
     nodes.write("n/a", b"").await;
-    assert_holds(&store.read().await.unwrap(), &[]);
+    assert_files(&store.read().await.unwrap(), &[]);
     store.commit(&[creation(&path, &text)]).await.unwrap();
-    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
 
     // Invalid UTF-8 is replaced, as in Go.
     nodes.write("n/c", b"\xff\xfe").await;
     let files_with_invalid = store.read().await.unwrap();
     let texts: Vec<_> = files_with_invalid.iter().map(|file| file.text.as_str()).collect();
     assert_eq!(texts, [text.as_str(), "\u{fffd}\u{fffd}"]);
-    let c = store.path_for(&id("n", "c")).unwrap();
+    let c = store.path_for(&definition_id("n", "c")).unwrap();
     store.commit(&[deletion(&c, texts[1])]).await.unwrap();
-    until_hook(&store, Some("first")).await;
+    wait_until_hook(&store, Some("first")).await;
 
     store.commit(&[deletion(&path, &text)]).await.unwrap();
     let nameless = text.replace(r#""metadata":{"name":"a","namespace":"n"},"#, "");
     assert_ne!(nameless, text);
     nodes.write("n/a", nameless.as_bytes()).await;
     let nameless_files = store.read().await.unwrap();
-    assert_eq!(ids(&nameless_files), [id("n", "a")]);
+    assert_eq!(definition_ids(&nameless_files), [definition_id("n", "a")]);
     nodes.write("n/a", b"{").await;
     let truncated_files = store.read().await.unwrap();
     assert_eq!(truncated_files[0].text, "{");
     let change = replacement(&path, "{", &text);
     store.commit(&[change]).await.unwrap();
     for text in ["kind: admissionwebhook", r#"{"kind":"AdmissionChain"}"#] {
-        let path = store.path_for(&id("a", "b")).unwrap();
+        let path = store.path_for(&definition_id("a", "b")).unwrap();
         let result = store.commit(&[creation(&path, text)]).await;
         assert!(matches!(result, Err(StoreError::Mistakes(_))), "{result:?}");
     }
     let large = document("n", "a", &"l".repeat(1_000_000));
     let result = store.commit(&[replacement(&path, &text, &large)]).await;
     assert!(matches!(result, Err(StoreError::Refused { .. })), "{result:?}");
-    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
 }
 
 #[tokio::test]
 async fn a_change_that_fails_leaves_no_nodes() {
     let nodes = TestNodes::new(false).await;
-    let store = nodes.open().await;
+    let store = nodes.open_store().await;
     let (a, b) = (
-        store.path_for(&id("n", "a")).unwrap(),
-        store.path_for(&id("n", "b")).unwrap(),
+        store.path_for(&definition_id("n", "a")).unwrap(),
+        store.path_for(&definition_id("n", "b")).unwrap(),
     );
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
     nodes.write("n/b/deeper", b"").await;
@@ -228,24 +233,24 @@ async fn a_change_that_fails_leaves_no_nodes() {
     let error = store.commit(&changes).await.unwrap_err();
     assert!(error.to_string().contains("has nodes below it"), "{error}");
     let client = nodes.client().await;
-    assert_eq!(client.check_stat(node(&a)).await.unwrap(), None);
+    assert_eq!(client.check_stat(node_path(&a)).await.unwrap(), None);
     assert_eq!(store.read().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn a_store_works_again_after_its_session_expired() {
     let nodes = TestNodes::new(true).await;
-    let store = nodes.open().await;
-    let path = store.path_for(&id("n", "a")).unwrap();
-    until_hook(&store, None).await;
+    let store = nodes.open_store().await;
+    let path = store.path_for(&definition_id("n", "a")).unwrap();
+    wait_until_hook(&store, None).await;
     let server = nodes.server.as_ref().unwrap();
     for session in server.sessions() {
         server.expire(session);
     }
-    soon("the loss of the session", store.changed()).await;
-    until_hook(&store, None).await;
+    with_test_timeout("the loss of the session", store.wait_for_change()).await;
+    wait_until_hook(&store, None).await;
     nodes.put(&path, &document("n", "a", "first")).await;
-    until_hook(&store, Some("first")).await;
+    wait_until_hook(&store, Some("first")).await;
 }
 
 #[tokio::test]
@@ -253,23 +258,23 @@ async fn a_store_reports_nodes_that_belong_to_another_user() {
     // A BCS that was built without a user and a password uses an empty user and an empty password, as in the second
     // case.
     for (user, password) in [("bcs", "secret"), ("", "")] {
-        nodes_of(user, password).await;
+        assert_nodes_refuse_other_users(user, password).await;
     }
 }
 
-async fn nodes_of(user: &str, password: &str) {
+async fn assert_nodes_refuse_other_users(user: &str, password: &str) {
     let nodes = TestNodes::new(false).await;
     let config = |password: &str| EnsembleConfig {
         digest: Some(ZooKeeperDigest::new(user, password)),
         ..nodes.config()
     };
-    let store = nodes.store(config(password));
-    let path = store.path_for(&id("n", "a")).unwrap();
+    let store = nodes.store_with_config(config(password));
+    let path = store.path_for(&definition_id("n", "a")).unwrap();
     let text = document("n", "a", "first");
     store.commit(&[creation(&path, &text)]).await.unwrap();
-    let same = nodes.store(config(password));
-    assert_holds(&same.read().await.unwrap(), &[(&path, &text)]);
-    for other in [nodes.store(config("another")), nodes.open().await] {
+    let same = nodes.store_with_config(config(password));
+    assert_files(&same.read().await.unwrap(), &[(&path, &text)]);
+    for other in [nodes.store_with_config(config("another")), nodes.open_store().await] {
         let read_error = other.read().await.unwrap_err();
         let commit_error = other.commit(&[deletion(&path, &text)]).await.unwrap_err();
         for error in [read_error, commit_error] {
@@ -277,44 +282,44 @@ async fn nodes_of(user: &str, password: &str) {
             assert!(error.to_string().contains("`digest`"), "{error}");
         }
     }
-    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+    assert_files(&store.read().await.unwrap(), &[(&path, &text)]);
 }
 
 /// A server of ZooKeeper 3.4 closes the connection if a client uses a newer operation, such as removing a watch.
 #[tokio::test]
 async fn a_store_uses_only_operations_of_zookeeper_3_4() {
     let nodes = TestNodes::new(false).await;
-    let old = OldServer::before(ensemble::shared()).await;
-    let store = nodes.store(EnsembleConfig::new(old.address().parse().unwrap()));
-    until_hook(&store, None).await;
-    let path = |name: &str| store.path_for(&id("a", name)).unwrap();
+    let old = OldServer::in_front_of(ensemble::shared_server_address()).await;
+    let store = nodes.store_with_config(EnsembleConfig::new(old.address().parse().unwrap()));
+    wait_until_hook(&store, None).await;
+    let path = |name: &str| store.path_for(&definition_id("a", name)).unwrap();
     let (one, two, three) = (
         document("a", "x", "one"),
         document("a", "x", "two"),
         document("a", "y", "three"),
     );
     store.commit(&[creation(&path("x"), &one)]).await.unwrap();
-    until_hook(&store, Some("one")).await;
+    wait_until_hook(&store, Some("one")).await;
     store.commit(&[replacement(&path("x"), &one, &two)]).await.unwrap();
-    until_hook(&store, Some("two")).await;
+    wait_until_hook(&store, Some("two")).await;
     store
         .commit(&[deletion(&path("x"), &two), creation(&path("y"), &three)])
         .await
         .unwrap();
-    until_hook(&store, Some("three")).await;
+    wait_until_hook(&store, Some("three")).await;
     for round in 0..5 {
         nodes
             .put(&path("y"), &document("a", "y", &format!("other-{round}")))
             .await;
-        until_hook(&store, Some(&format!("other-{round}"))).await;
+        wait_until_hook(&store, Some(&format!("other-{round}"))).await;
         store.read().await.unwrap();
     }
     nodes.remove(&path("y")).await;
-    until_hook(&store, None).await;
-    assert_eq!(old.unknown(), Vec::<i32>::new());
-    assert_eq!(*old.accepted().borrow(), 1);
+    wait_until_hook(&store, None).await;
+    assert_eq!(old.unknown_operations(), Vec::<i32>::new());
+    assert_eq!(*old.accepted_count().borrow(), 1);
     old.interrupt();
     nodes.put(&path("z"), &document("a", "z", "after")).await;
-    until_hook(&store, Some("after")).await;
-    assert_eq!(old.unknown(), Vec::<i32>::new());
+    wait_until_hook(&store, Some("after")).await;
+    assert_eq!(old.unknown_operations(), Vec::<i32>::new());
 }

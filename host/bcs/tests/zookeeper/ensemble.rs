@@ -31,9 +31,10 @@ use tempfile::TempDir;
 
 pub(crate) use self::expiry::expire;
 
-/// The environment variable with the directory of ZooKeeper's jars. If it is not set, the directory is `INSTALLED`.
-const DIRECTORY: &str = "ADMITTANCE_TEST_ZOOKEEPER";
-const INSTALLED: &str = "/usr/share/java";
+/// The environment variable with the directory of ZooKeeper's jars. If it is not set, the directory is
+/// `DEFAULT_DIRECTORY`.
+const DIRECTORY_VARIABLE: &str = "ADMITTANCE_TEST_ZOOKEEPER";
+const DEFAULT_DIRECTORY: &str = "/usr/share/java";
 
 const JARS: [&str; 6] = [
     "zookeeper.jar",
@@ -45,7 +46,7 @@ const JARS: [&str; 6] = [
 ];
 
 /// Data survives if the server is killed, but not if the machine loses power.
-const OPTIONS: [&str; 5] = [
+const JAVA_OPTIONS: [&str; 5] = [
     "-Xmx64m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -67,10 +68,10 @@ if [ -n "$REMOVE" ]; then rm -rf "$REMOVE"; fi
 "#;
 
 /// Only a failed test reaches this timeout.
-const NEVER: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The interval at which a server is asked whether it is ready, because servers do not report this.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The lower bound is small, to make tests fast.
 const SESSION_TIMEOUTS: &str = "minSessionTimeout=200\nmaxSessionTimeout=60000\n";
@@ -135,20 +136,27 @@ impl TestZooKeeper {
 
     pub(crate) fn start_again(&mut self) {
         self.launch();
-        self.until_serving();
+        self.wait_until_serving();
     }
 
     fn launch(&mut self) {
         assert!(self.running.is_none(), "it runs");
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "keeper", "java"])
-            .args(OPTIONS)
+            .args(JAVA_OPTIONS)
             .arg("-cp")
             .arg(&self.class_path)
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(&self.configuration)
             .env("LOG", &self.log)
-            .env("REMOVE", if self.is_static { self.folder() } else { Path::new("") })
+            .env(
+                "REMOVE",
+                if self.is_static {
+                    self.directory_path()
+                } else {
+                    Path::new("")
+                },
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -161,21 +169,21 @@ impl TestZooKeeper {
         self.running = Some(RunningServer { keeper, server });
     }
 
-    fn folder(&self) -> &Path {
+    fn directory_path(&self) -> &Path {
         self.configuration.parent().unwrap()
     }
 
-    fn until_serving(&mut self) {
+    fn wait_until_serving(&mut self) {
         let begin = Instant::now();
-        while mode(&self.address).is_none() {
+        while server_mode(&self.address).is_none() {
             let running = self.running.as_mut().unwrap();
             let exit_status = running.keeper.try_wait().unwrap();
             assert!(
-                exit_status.is_none() && begin.elapsed() < NEVER,
+                exit_status.is_none() && begin.elapsed() < TEST_TIMEOUT,
                 "ZooKeeper does not start: {}",
                 fs::read_to_string(&self.log).unwrap_or_default()
             );
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -234,13 +242,13 @@ impl Ensemble {
         let mut servers = Vec::new();
         for (index, [client, ..]) in addresses.iter().enumerate() {
             let server = TestZooKeeper::prepare(*client, &peers);
-            fs::write(server.folder().join("data/myid"), (index + 1).to_string()).unwrap();
+            fs::write(server.directory_path().join("data/myid"), (index + 1).to_string()).unwrap();
             servers.push(server);
         }
         // No server becomes ready before a majority of the servers runs. All servers are therefore started before the
         // test waits for one of them.
         servers.iter_mut().for_each(TestZooKeeper::launch);
-        servers.iter_mut().for_each(TestZooKeeper::until_serving);
+        servers.iter_mut().for_each(TestZooKeeper::wait_until_serving);
         Self { servers }
     }
 
@@ -255,15 +263,15 @@ impl Ensemble {
     }
 
     /// Waits until the ensemble has a leader, and returns the leader's index.
-    pub(crate) fn leader(&self) -> usize {
+    pub(crate) fn wait_for_leader(&self) -> usize {
         let begin = Instant::now();
         loop {
-            let is_leader = |server: &TestZooKeeper| mode(&server.address).as_deref() == Some("leader");
+            let is_leader = |server: &TestZooKeeper| server_mode(&server.address).as_deref() == Some("leader");
             if let Some(index) = self.servers.iter().position(is_leader) {
                 return index;
             }
-            assert!(begin.elapsed() < NEVER, "no leader");
-            thread::sleep(LOOK_AGAIN);
+            assert!(begin.elapsed() < TEST_TIMEOUT, "no leader");
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -277,7 +285,7 @@ impl Ensemble {
 }
 
 /// Returns the address of the server that all tests of this process share. Each test uses nodes of its own.
-pub(crate) fn shared() -> &'static str {
+pub(crate) fn shared_server_address() -> &'static str {
     static SHARED: OnceLock<TestZooKeeper> = OnceLock::new();
     SHARED
         .get_or_init(|| {
@@ -294,7 +302,7 @@ pub(crate) fn shared() -> &'static str {
 
 /// Returns the IDs of the sessions whose clients are connected to the server at this address.
 pub(crate) fn sessions(address: &str) -> Vec<i64> {
-    let text = ask(address, "cons").unwrap_or_default();
+    let text = send_command(address, "cons").unwrap_or_default();
     text.split("sid=0x")
         .skip(1)
         .filter_map(|rest| u64::from_str_radix(rest.split(',').next()?, 16).ok())
@@ -303,18 +311,18 @@ pub(crate) fn sessions(address: &str) -> Vec<i64> {
 }
 
 /// Returns the role of the server: `standalone`, `leader` or `follower`; `None` while the server is not ready.
-fn mode(address: &str) -> Option<String> {
-    let text = ask(address, "srvr")?;
+fn server_mode(address: &str) -> Option<String> {
+    let text = send_command(address, "srvr")?;
     let mode = text.lines().find_map(|line| line.strip_prefix("Mode: "));
     mode.map(str::to_owned)
 }
 
 /// Returns the reply of the server at this address to one of ZooKeeper's four-letter commands.
-fn ask(address: &str, command: &str) -> Option<String> {
+fn send_command(address: &str, command: &str) -> Option<String> {
     let address: SocketAddr = address.parse().unwrap();
-    let mut stream = TcpStream::connect_timeout(&address, LOOK_AGAIN * 10).ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, POLL_INTERVAL * 10).ok()?;
     // A suspended server accepts connections but does not reply, so reading needs a timeout.
-    stream.set_read_timeout(Some(LOOK_AGAIN * 10)).ok()?;
+    stream.set_read_timeout(Some(POLL_INTERVAL * 10)).ok()?;
     stream.write_all(command.as_bytes()).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
@@ -332,13 +340,13 @@ fn free_addresses<const N: usize>() -> [SocketAddr; N] {
 }
 
 fn class_path() -> String {
-    let directory = env::var_os(DIRECTORY).map_or_else(|| PathBuf::from(INSTALLED), PathBuf::from);
+    let directory = env::var_os(DIRECTORY_VARIABLE).map_or_else(|| PathBuf::from(DEFAULT_DIRECTORY), PathBuf::from);
     let jars = JARS.map(|jar| directory.join(jar));
     for jar in &jars {
         assert!(
             File::open(jar).is_ok(),
             "there is no {}: run the tests with `cargo task test`, install Debian's package `zookeeper`, or \
-             name the directory with its jars in {DIRECTORY}",
+             name the directory with its jars in {DIRECTORY_VARIABLE}",
             jar.display()
         );
     }

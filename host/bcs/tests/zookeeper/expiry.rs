@@ -18,7 +18,7 @@ pub(crate) fn expire(address: &str, session: i64) {
     connect.extend(0_i64.to_be_bytes()); // The last change that was seen.
     connect.extend(10_000_i32.to_be_bytes()); // The timeout, in milliseconds.
     connect.extend(session.to_be_bytes());
-    let password = password(session);
+    let password = session_password(session);
     connect.extend(16_i32.to_be_bytes());
     connect.extend(password);
     connect.push(0); // Not only for reading.
@@ -34,7 +34,7 @@ pub(crate) fn expire(address: &str, session: i64) {
 
 /// Returns the password that ZooKeeper gives to the session with this ID: 16 bytes of Java's `Random`, with a seed that
 /// ZooKeeper makes from the ID.
-fn password(session: i64) -> [u8; 16] {
+fn session_password(session: i64) -> [u8; 16] {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;
     let mut seed = ((session ^ 0xB341_5C00).cast_unsigned() ^ MULTIPLIER) & MASK;

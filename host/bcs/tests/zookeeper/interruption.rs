@@ -11,7 +11,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::frames::{number, read, write};
+use crate::frames::{read_frame, read_number, write_frame};
 
 /// The operation `create` of ZooKeeper's protocol.
 const CREATE: i32 = 1;
@@ -30,7 +30,7 @@ pub(crate) enum BreakMoment {
 #[derive(Debug)]
 pub(crate) struct Interruption {
     address: String,
-    was: Arc<AtomicBool>,
+    was_broken: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
@@ -50,7 +50,7 @@ impl Interruption {
         });
         Self {
             address,
-            was,
+            was_broken: was,
             task: task.abort_handle(),
         }
     }
@@ -59,8 +59,8 @@ impl Interruption {
         &self.address
     }
 
-    pub(crate) fn was(&self) -> bool {
-        self.was.load(Ordering::Relaxed)
+    pub(crate) fn was_broken(&self) -> bool {
+        self.was_broken.load(Ordering::Relaxed)
     }
 }
 
@@ -78,28 +78,28 @@ async fn relay(client: TcpStream, server: TcpStream, moment: BreakMoment, was: A
     // on to the client.
     let withheld = AtomicI64::new(i64::MIN);
     let requests = async {
-        while let Some(frame) = read(&mut from_client).await {
-            let makes_it =
-                number(&frame, 4) == Some(CREATE) && number(&frame, frame.len() - 4) == Some(EPHEMERAL_SEQUENTIAL);
+        while let Some(frame) = read_frame(&mut from_client).await {
+            let makes_it = read_number(&frame, 4) == Some(CREATE)
+                && read_number(&frame, frame.len() - 4) == Some(EPHEMERAL_SEQUENTIAL);
             if makes_it && !was.swap(true, Ordering::Relaxed) {
                 match moment {
                     BreakMoment::RequestSent => return,
                     BreakMoment::NodeCreated => {
-                        withheld.store(number(&frame, 0).unwrap().into(), Ordering::Relaxed);
+                        withheld.store(read_number(&frame, 0).unwrap().into(), Ordering::Relaxed);
                     }
                 }
             }
-            if write(&mut to_server, &frame).await.is_none() {
+            if write_frame(&mut to_server, &frame).await.is_none() {
                 return;
             }
         }
     };
     let answers = async {
-        while let Some(frame) = read(&mut from_server).await {
-            if number(&frame, 0).map(i64::from) == Some(withheld.load(Ordering::Relaxed)) {
+        while let Some(frame) = read_frame(&mut from_server).await {
+            if read_number(&frame, 0).map(i64::from) == Some(withheld.load(Ordering::Relaxed)) {
                 return;
             }
-            if write(&mut to_client, &frame).await.is_none() {
+            if write_frame(&mut to_client, &frame).await.is_none() {
                 return;
             }
         }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionId};
 
 /// Only a failed test reaches this timeout.
-const NEVER: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
@@ -19,7 +19,7 @@ pub(crate) fn config(servers: &str) -> EnsembleConfig {
 }
 
 /// The session timeout is short, so that a silent server is noticed soon.
-pub(crate) fn impatient(servers: &str) -> EnsembleConfig {
+pub(crate) fn impatient_config(servers: &str) -> EnsembleConfig {
     EnsembleConfig {
         session_timeout: Duration::from_secs(2),
         ..config(servers)
@@ -28,21 +28,21 @@ pub(crate) fn impatient(servers: &str) -> EnsembleConfig {
 
 /// Opens a session that is not the tested one.
 pub(crate) async fn other_client(servers: &str) -> Client {
-    soon(Client::connect(servers)).await.unwrap()
+    with_test_timeout(Client::connect(servers)).await.unwrap()
 }
 
-pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(NEVER, future).await.unwrap()
+pub(crate) async fn with_test_timeout<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TEST_TIMEOUT, future).await.unwrap()
 }
 
-pub(crate) async fn until<T: Clone>(receiver: &mut watch::Receiver<T>, is_it: impl FnMut(&T) -> bool) -> T {
-    soon(receiver.wait_for(is_it)).await.unwrap().clone()
+pub(crate) async fn wait_until<T: Clone>(receiver: &mut watch::Receiver<T>, is_it: impl FnMut(&T) -> bool) -> T {
+    with_test_timeout(receiver.wait_for(is_it)).await.unwrap().clone()
 }
 
-pub(crate) async fn session(zookeeper: &ZooKeeper, before: Option<SessionId>) -> SessionId {
+pub(crate) async fn wait_for_session(zookeeper: &ZooKeeper, before: Option<SessionId>) -> SessionId {
     let is_it =
         |state: &SessionState| matches!(state, SessionState::Connected { session, .. } if Some(*session) != before);
-    match until(&mut zookeeper.states(), is_it).await {
+    match wait_until(&mut zookeeper.states(), is_it).await {
         SessionState::Connected { session, .. } => session,
         state => panic!("{state:?}"),
     }

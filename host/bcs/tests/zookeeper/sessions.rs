@@ -6,19 +6,19 @@ use admittance_bcs::zookeeper::{SessionState, ZooKeeper, ZooKeeperError};
 
 use crate::{
     ensemble::{Ensemble, TestZooKeeper},
-    scene::{config, impatient, session, soon, until},
+    scene::{config, impatient_config, wait_for_session, wait_until, with_test_timeout},
 };
 
 #[tokio::test]
 async fn a_session_that_expired_is_followed_by_another() {
     let server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
-    let first = session(&zookeeper, None).await;
+    let first = wait_for_session(&zookeeper, None).await;
     let mut states = zookeeper.states();
     server.expire(first.0);
-    let lost_state = until(&mut states, |state| !state.is_connected()).await;
+    let lost_state = wait_until(&mut states, |state| !state.is_connected()).await;
     assert!(matches!(&lost_state, SessionState::Lost { .. }), "{lost_state:?}");
-    let second = session(&zookeeper, Some(first)).await;
+    let second = wait_for_session(&zookeeper, Some(first)).await;
     // The server keeps the connection of the first session open for a while, although that session has expired. The
     // test therefore waits until only the second session is left.
     let only_second = async {
@@ -26,7 +26,7 @@ async fn a_session_that_expired_is_followed_by_another() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    soon(only_second).await;
+    with_test_timeout(only_second).await;
     let client = zookeeper.client().await.unwrap();
     assert_eq!(client.session_id(), second);
 }
@@ -35,16 +35,16 @@ async fn a_session_that_expired_is_followed_by_another() {
 async fn a_session_survives_a_restart_of_its_server() {
     let mut server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
-    let first = session(&zookeeper, None).await;
+    let first = wait_for_session(&zookeeper, None).await;
     server.stop();
     let mut states = zookeeper.states();
-    let lost_state = until(&mut states, |state| !state.is_connected()).await;
+    let lost_state = wait_until(&mut states, |state| !state.is_connected()).await;
     assert!(
         matches!(&lost_state, SessionState::Lost { reason, .. } if reason == "the connection was lost"),
         "{lost_state:?}"
     );
     server.start_again();
-    assert_eq!(session(&zookeeper, None).await, first);
+    assert_eq!(wait_for_session(&zookeeper, None).await, first);
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn a_session_waits_for_a_server_that_starts_later() {
     let mut server = TestZooKeeper::start();
     server.stop();
     let zookeeper = ZooKeeper::open(config(server.address()));
-    let state = until(&mut zookeeper.states(), |state| state.reason().is_some()).await;
+    let state = wait_until(&mut zookeeper.states(), |state| state.reason().is_some()).await;
     let SessionState::Connecting {
         reason: Some(reason), ..
     } = state
@@ -65,38 +65,38 @@ async fn a_session_waits_for_a_server_that_starts_later() {
     assert!(matches!(error, ZooKeeperError::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");
     server.start_again();
-    session(&zookeeper, None).await;
-    soon(zookeeper.client()).await.unwrap();
+    wait_for_session(&zookeeper, None).await;
+    with_test_timeout(zookeeper.client()).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_unresponsive_server_is_not_used_until_it_responds_again() {
     let server = TestZooKeeper::start();
-    let zookeeper = ZooKeeper::open(impatient(server.address()));
-    session(&zookeeper, None).await;
+    let zookeeper = ZooKeeper::open(impatient_config(server.address()));
+    wait_for_session(&zookeeper, None).await;
     let mut states = zookeeper.states();
     server.suspend();
-    until(&mut states, |state| !state.is_connected()).await;
+    wait_until(&mut states, |state| !state.is_connected()).await;
     let opens_none = |state: &SessionState| state.reason().is_some_and(|reason| reason.contains("opens no session"));
-    until(&mut states, opens_none).await;
+    wait_until(&mut states, opens_none).await;
     server.resume();
-    session(&zookeeper, None).await;
+    wait_for_session(&zookeeper, None).await;
 }
 
 #[tokio::test]
 async fn a_session_ends_when_everything_that_uses_it_is_dropped() {
     let server = TestZooKeeper::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
-    session(&zookeeper, None).await;
+    wait_for_session(&zookeeper, None).await;
     let members = zookeeper.members("/empty");
     let mut states = zookeeper.states();
     let list = members.receiver();
     drop(zookeeper);
     assert_eq!(server.sessions().len(), 1);
     drop(members);
-    soon(async { while states.changed().await.is_ok() {} }).await;
+    with_test_timeout(async { while states.changed().await.is_ok() {} }).await;
     assert!(list.has_changed().is_err());
-    soon(async {
+    with_test_timeout(async {
         while !server.sessions().is_empty() {
             tokio::task::yield_now().await;
         }
@@ -108,13 +108,13 @@ async fn a_session_ends_when_everything_that_uses_it_is_dropped() {
 async fn an_ensemble_that_loses_its_leader_keeps_the_session() {
     let mut ensemble = Ensemble::start(3);
     let zookeeper = ZooKeeper::open(config(&ensemble.addresses()));
-    let first = session(&zookeeper, None).await;
+    let first = wait_for_session(&zookeeper, None).await;
     let mut states = zookeeper.states();
-    let leader = ensemble.leader();
+    let leader = ensemble.wait_for_leader();
     ensemble.kill(leader);
-    until(&mut states, |state| !state.is_connected()).await;
-    assert_eq!(session(&zookeeper, None).await, first);
-    assert_ne!(ensemble.leader(), leader);
+    wait_until(&mut states, |state| !state.is_connected()).await;
+    assert_eq!(wait_for_session(&zookeeper, None).await, first);
+    assert_ne!(ensemble.wait_for_leader(), leader);
     ensemble.start_again(leader);
-    assert_eq!(session(&zookeeper, None).await, first);
+    assert_eq!(wait_for_session(&zookeeper, None).await, first);
 }

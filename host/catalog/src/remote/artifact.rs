@@ -6,22 +6,22 @@ use flate2::read::MultiGzDecoder;
 use super::{
     Fetch, RecordedModule, RegistryAccess, Repository,
     download::{Download, check_magic},
-    index::entry_of_index,
+    index::find_wasm_entry,
     registry::TagOrDigest,
 };
 use crate::{
     Digest, Error, OciReference,
-    catalog::on_disk,
-    manifest::{ModuleLayer, not_an_artifact},
+    catalog::run_on_disk,
+    manifest::{ModuleLayer, not_an_artifact_error},
     module::{FetchedModule, check_pin},
 };
 
 /// The file name of the module in an image of the compat variant.
-const IN_ARCHIVE: &str = "plugin.wasm";
+const ARCHIVED_MODULE_NAME: &str = "plugin.wasm";
 
 impl Fetch<'_> {
     /// Obtains the module of an artifact in a registry. If the store has the module, only the manifest is fetched.
-    pub(super) async fn oci(
+    pub(super) async fn fetch_oci(
         &self,
         artifact: &OciReference,
         recorded_module: RecordedModule,
@@ -33,24 +33,24 @@ impl Fetch<'_> {
         let version = TagOrDigest::from_reference(artifact);
         if let Some((fetched_module, resolution)) = recorded_module
             && let Some((digest, _)) = resolution.manifest
-            && repository.manifest_digest(&version).await? == Some(digest)
+            && repository.fetch_manifest_digest(&version).await? == Some(digest)
         {
             self.record_again(resolution).await;
             return Ok(fetched_module);
         }
-        let mut manifest = existing_manifest(&repository, &version).await?;
-        if let Some(entry) = entry_of_index(artifact, &manifest)? {
-            manifest = existing_manifest(&repository, &TagOrDigest::Digest(entry)).await?;
+        let mut manifest = fetch_existing_manifest(&repository, &version).await?;
+        if let Some(entry) = find_wasm_entry(artifact, &manifest)? {
+            manifest = fetch_existing_manifest(&repository, &TagOrDigest::Digest(entry)).await?;
         }
-        let layer = ModuleLayer::of_manifest(artifact, &manifest)?;
+        let layer = ModuleLayer::find_in_manifest(artifact, &manifest)?;
         let (bytes, digest) = if layer.is_archive {
             let bytes = Box::pin(self.unpack_module(&repository, layer)).await?;
-            let digest = Digest::of(&bytes);
+            let digest = Digest::of_bytes(&bytes);
             check_pin(&self.reference.to_string(), self.pinned, digest)?;
             let bytes_copy = bytes.clone();
             let insertion = self
                 .inner
-                .in_store(move |store| store.insert_bytes(digest, &bytes_copy));
+                .run_in_store(move |store| store.insert_bytes(digest, &bytes_copy));
             insertion.await?.transpose()?;
             (bytes, digest)
         } else {
@@ -81,7 +81,7 @@ impl Fetch<'_> {
         };
         let downloaded = self.download(
             &download,
-            |headers| repository.blob(layer.digest, headers),
+            |headers| repository.request_blob(layer.digest, headers),
             |bytes, actual| {
                 if actual == layer.digest {
                     check_magic(&location, bytes)
@@ -91,7 +91,7 @@ impl Fetch<'_> {
                 }
             },
         );
-        Ok(downloaded.await?.ok_or_else(|| download.not_modified())?.bytes)
+        Ok(downloaded.await?.ok_or_else(|| download.not_modified_error())?.bytes)
     }
 }
 
@@ -109,12 +109,12 @@ impl Fetch<'_> {
         if layer.size > limit {
             return Err(too_large(layer.size));
         }
-        let blob = repository.small_blob(layer.digest, limit).await?;
+        let blob = repository.fetch_small_blob(layer.digest, limit).await?;
         let archive = blob.ok_or_else(|| Error::NotFound {
             location: location.clone(),
             message: "the registry has no such layer".to_owned(),
         })?;
-        let extracted_module = on_disk(move || module_in(&archive, limit)).await?;
+        let extracted_module = run_on_disk(move || extract_module(&archive, limit)).await?;
         match extracted_module
             .map_err(|error| Error::bad_answer(&location, format!("its layer cannot be unpacked: {error}")))?
         {
@@ -124,8 +124,8 @@ impl Fetch<'_> {
             }
             Some(Err(size)) => Err(too_large(size)),
             None => {
-                let content = format!("an image whose last layer has no file `{IN_ARCHIVE}`");
-                Err(not_an_artifact(repository.artifact, content))
+                let content = format!("an image whose last layer has no file `{ARCHIVED_MODULE_NAME}`");
+                Err(not_an_artifact_error(repository.artifact, content))
             }
         }
     }
@@ -133,11 +133,14 @@ impl Fetch<'_> {
 
 /// Extracts the module from an archive; returns `None` if the archive has none. If the module is larger than `limit`,
 /// the inner error is the size of the module.
-fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>>> {
+fn extract_module(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>>> {
     let decoder = MultiGzDecoder::new(archive).take(limit.saturating_mul(3));
     for entry in tar::Archive::new(decoder).entries()? {
         let mut entry = entry?;
-        let is_module = entry.path()?.file_name().is_some_and(|name| name == IN_ARCHIVE);
+        let is_module = entry
+            .path()?
+            .file_name()
+            .is_some_and(|name| name == ARCHIVED_MODULE_NAME);
         if !is_module || !entry.header().entry_type().is_file() {
             continue;
         }
@@ -151,10 +154,13 @@ fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>
     Ok(None)
 }
 
-pub(super) async fn existing_manifest(repository: &Repository<'_>, version: &TagOrDigest) -> Result<Bytes, Error> {
-    let manifest = repository.manifest(version).await?;
+pub(super) async fn fetch_existing_manifest(
+    repository: &Repository<'_>,
+    version: &TagOrDigest,
+) -> Result<Bytes, Error> {
+    let manifest = repository.fetch_manifest(version).await?;
     manifest.ok_or_else(|| Error::NotFound {
-        location: repository.image_reference(version),
+        location: repository.image_location(version),
         message: "the registry has no such artifact".to_owned(),
     })
 }

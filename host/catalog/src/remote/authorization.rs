@@ -35,23 +35,23 @@ impl Repository<'_> {
                 .iter()
                 .find(|challenge| challenge.scheme.eq_ignore_ascii_case(scheme))
         };
-        let credential = self.network.credential(self.artifact).await?;
+        let credential = self.network.find_credential(self.artifact).await?;
         if let Some(challenge) = find_challenge("bearer") {
             let challenge = self
-                .challenge(challenge, &response.url)
+                .parse_challenge(challenge, &response.url)
                 .map_err(|problem| Error::bad_answer(location, problem))?;
-            let token = self.token(challenge, credential, location).await?;
-            return header(&format!("Bearer {token}"), location).map(Some);
+            let token = self.request_token(challenge, credential, location).await?;
+            return sensitive_header(&format!("Bearer {token}"), location).map(Some);
         }
         match (find_challenge("basic"), credential) {
             (Some(_), Some(DockerCredential::UsernamePassword(user, password))) => {
-                basic(&user, &password, location).map(Some)
+                basic_authorization(&user, &password, location).map(Some)
             }
             _ => Ok(None),
         }
     }
 
-    fn challenge(&self, challenge: &ChallengeRef<'_>, requested: &Url) -> Result<Challenge, String> {
+    fn parse_challenge(&self, challenge: &ChallengeRef<'_>, requested: &Url) -> Result<Challenge, String> {
         let parameter = |name: &str| {
             challenge
                 .params
@@ -84,7 +84,7 @@ impl Repository<'_> {
 
     /// Requests a token from the token server that the registry names:
     /// <https://distribution.github.io/distribution/spec/auth/token/>.
-    async fn token(
+    async fn request_token(
         &self,
         challenge: Challenge,
         credential: Option<DockerCredential>,
@@ -117,7 +117,7 @@ impl Repository<'_> {
                 let request = ClientRequest::new(Method::GET, url);
                 match credential {
                     Some(DockerCredential::UsernamePassword(user, password)) => {
-                        request.header(AUTHORIZATION, basic(&user, &password, location)?)
+                        request.header(AUTHORIZATION, basic_authorization(&user, &password, location)?)
                     }
                     _ => request,
                 }
@@ -125,19 +125,19 @@ impl Repository<'_> {
         };
         let response = self.network.send(request, location).await?;
         if response.status == StatusCode::BAD_REQUEST {
-            return Err(self.refusal(response, location).await);
+            return Err(self.refusal_error(response, location).await);
         }
         let response = self.check_response(response, location).await?;
-        serde_json::from_slice::<TokenAnswer>(&self.network.body(response, location, TOKEN_LIMIT).await?)
+        serde_json::from_slice::<TokenAnswer>(&self.network.read_body(response, location, TOKEN_LIMIT).await?)
             .ok()
             .and_then(|answer| answer.token.or(answer.access_token))
             .ok_or_else(|| Error::bad_answer(location, "the token server sent no token"))
     }
 
-    pub(super) async fn refusal(&self, response: ClientResponse, location: &str) -> Error {
+    pub(super) async fn refusal_error(&self, response: ClientResponse, location: &str) -> Error {
         let registry = self.artifact.registry();
         let login = format!("log in with `docker login {registry}`");
-        let (credentials, advice) = match self.network.credential(self.artifact).await {
+        let (credentials, advice) = match self.network.find_credential(self.artifact).await {
             Ok(Some(DockerCredential::UsernamePassword(user, _))) => (
                 format!("as the user `{user}`"),
                 "check the name, and the permissions of this user".to_owned(),
@@ -149,7 +149,7 @@ impl Repository<'_> {
         Error::Unauthorized {
             location: location.to_owned(),
             credentials,
-            message: failure::message(response).await,
+            message: failure::error_message(response).await,
             advice,
         }
     }
@@ -161,12 +161,12 @@ struct Challenge {
     scope: String,
 }
 
-fn basic(user: &str, password: &str, location: &str) -> Result<HeaderValue, Error> {
+fn basic_authorization(user: &str, password: &str, location: &str) -> Result<HeaderValue, Error> {
     let pair = STANDARD.encode(format!("{user}:{password}"));
-    header(&format!("Basic {pair}"), location)
+    sensitive_header(&format!("Basic {pair}"), location)
 }
 
-fn header(text: &str, location: &str) -> Result<HeaderValue, Error> {
+fn sensitive_header(text: &str, location: &str) -> Result<HeaderValue, Error> {
     let mut value = HeaderValue::from_str(text)
         .map_err(|_| Error::bad_answer(location, "its token has characters that a header cannot hold"))?;
     value.set_sensitive(true);

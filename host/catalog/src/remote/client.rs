@@ -30,10 +30,10 @@ impl FetchClient {
     pub(super) fn new(config: NetworkConfig) -> Result<Self, Error> {
         // A system may have no CA certificates. This is not an error here: only TLS connections fail then, and modules
         // can still be read from files.
-        let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
+        let tls = tls::client_config(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
-            silence: config.read_timeout,
+            silence_timeout: config.read_timeout,
             proxy: config.proxy.clone().map_or(ProxyChoice::Environment, ProxyChoice::All),
         };
         Ok(Self {
@@ -45,21 +45,21 @@ impl FetchClient {
     }
 
     /// Gets a response's body of at most `limit` bytes; `None` if the server does not have the resource.
-    pub(super) async fn get_small(
+    pub(super) async fn fetch_small(
         &self,
         url: &Url,
         limit: u64,
         progress: OnProgress<'_>,
     ) -> Result<Option<Bytes>, Error> {
         let location = url.as_str();
-        self.retrying(progress, || async {
+        self.with_retries(progress, || async {
             let request = ClientRequest::new(Method::GET, url.clone());
             let response = self.send(request, location).await?;
             if is_absent(response.status) {
                 return Ok(None);
             }
-            let response = failure::success(response, location).await?;
-            self.body(response, location, limit).await.map(Some)
+            let response = failure::check_success(response, location).await?;
+            self.read_body(response, location, limit).await.map(Some)
         })
         .await
     }
@@ -68,11 +68,10 @@ impl FetchClient {
     pub(super) async fn send(&self, mut request: ClientRequest, location: &str) -> Result<ClientResponse, Error> {
         let mut redirects = Redirects::default();
         loop {
-            let response = self
-                .client
-                .send(request.clone())
-                .await
-                .map_err(|error| failure::of_transport(&error, request.url.host_str(), location, &self.config))?;
+            let response =
+                self.client.send(request.clone()).await.map_err(|error| {
+                    failure::transport_error(&error, request.url.host_str(), location, &self.config)
+                })?;
             let next = redirects.follow(request, &response);
             match next.map_err(|problem| Error::bad_answer(location, problem))? {
                 Some(next) => request = next,
@@ -81,9 +80,14 @@ impl FetchClient {
         }
     }
 
-    pub(super) async fn body(&self, mut response: ClientResponse, location: &str, limit: u64) -> Result<Bytes, Error> {
+    pub(super) async fn read_body(
+        &self,
+        mut response: ClientResponse,
+        location: &str,
+        limit: u64,
+    ) -> Result<Bytes, Error> {
         let mut body = BytesMut::new();
-        while let Some(chunk) = self.chunk(&mut response, location).await? {
+        while let Some(chunk) = self.read_chunk(&mut response, location).await? {
             if (body.len() + chunk.len()) as u64 > limit {
                 let problem = format!("the body is larger than the limit of {limit} bytes");
                 return Err(Error::bad_answer(location, problem));
@@ -93,9 +97,13 @@ impl FetchClient {
         Ok(body.freeze())
     }
 
-    pub(super) async fn chunk(&self, response: &mut ClientResponse, location: &str) -> Result<Option<Bytes>, Error> {
+    pub(super) async fn read_chunk(
+        &self,
+        response: &mut ClientResponse,
+        location: &str,
+    ) -> Result<Option<Bytes>, Error> {
         let chunk = response.chunk().await;
-        chunk.map_err(|error| failure::of_transport(&error, response.url.host_str(), location, &self.config))
+        chunk.map_err(|error| failure::transport_error(&error, response.url.host_str(), location, &self.config))
     }
 }
 

@@ -9,7 +9,7 @@ use docker_credential::{CredentialRetrievalError, DockerCredential};
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::{FetchClient, registry::is_docker_hub};
-use crate::{Error, OciReference, catalog::on_disk};
+use crate::{Error, OciReference, catalog::run_on_disk};
 
 /// The timeout of a credential helper. It is long enough for a keychain, but not for a dialogue with a person.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -19,13 +19,13 @@ const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
 
 impl FetchClient {
     /// Reads a repository's credentials from Docker's configuration each time, because helpers return short-lived ones.
-    pub(super) async fn credential(&self, artifact: &OciReference) -> Result<Option<DockerCredential>, Error> {
+    pub(super) async fn find_credential(&self, artifact: &OciReference) -> Result<Option<DockerCredential>, Error> {
         let registry = artifact.registry();
         let credentials_error = |problem: String| Error::Credentials {
             registry: registry.to_owned(),
             problem,
         };
-        let Some(path) = self.docker_config() else {
+        let Some(path) = self.docker_config_path() else {
             return Ok(None);
         };
         let mut config = Vec::new();
@@ -35,8 +35,8 @@ impl FetchClient {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(credentials_error(format!("{}: {error}", path.display()))),
         }
-        let login = login(&config, artifact);
-        let lookup = on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
+        let login = find_login_key(&config, artifact);
+        let lookup = run_on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
         let result = tokio::time::timeout(HELPER_TIMEOUT, lookup).await.map_err(|_| {
             credentials_error(format!(
                 "the credential helper named in {} does not answer",
@@ -53,12 +53,12 @@ impl FetchClient {
             Err(error) => Err(credentials_error(format!(
                 "{}: {}; `docker login {registry}` rewrites it",
                 path.display(),
-                message(error)
+                error_message(error)
             ))),
         }
     }
 
-    fn docker_config(&self) -> Option<PathBuf> {
+    fn docker_config_path(&self) -> Option<PathBuf> {
         let config_path = self
             .config
             .docker_config
@@ -75,7 +75,7 @@ impl FetchClient {
 
 /// Returns the key in Docker's `config.json` under which the credentials for a repository are stored. podman chooses
 /// the key in the same way.
-fn login(config: &[u8], artifact: &OciReference) -> String {
+fn find_login_key(config: &[u8], artifact: &OciReference) -> String {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     struct Config {
@@ -120,7 +120,7 @@ fn is_not_found(error: &CredentialRetrievalError) -> bool {
 }
 
 /// Describes an error of reading credentials without the output of a credential helper, which may contain a secret.
-fn message(error: CredentialRetrievalError) -> String {
+fn error_message(error: CredentialRetrievalError) -> String {
     match error {
         CredentialRetrievalError::HelperFailure { helper, stderr, .. } => {
             format!("the credential helper {helper} failed: {}", stderr.trim())
@@ -173,7 +173,7 @@ mod tests {
             ("no JSON".to_owned(), "r.example.com/a:1", "r.example.com"),
         ] {
             let reference = reference.parse().unwrap();
-            assert_eq!(login(config.as_bytes(), &reference), expected, "{config}");
+            assert_eq!(find_login_key(config.as_bytes(), &reference), expected, "{config}");
         }
     }
 }

@@ -5,8 +5,8 @@ use http::{
     header::{CONTENT_RANGE, ETAG, IF_NONE_MATCH, IF_RANGE, RANGE},
 };
 
-use super::{Fetch, failure, partial_download::Partial};
-use crate::{Digest, Error, FetchProgress, catalog::on_disk};
+use super::{Fetch, failure, partial_download::PartialDownload};
+use crate::{Digest, Error, FetchProgress, catalog::run_on_disk};
 
 pub(super) struct Download<'a> {
     pub(super) location: &'a str,
@@ -31,10 +31,10 @@ enum DownloadAttempt {
 }
 
 /// An attempt that receives this many bytes does not count towards the maximum number of attempts.
-const SOME_PROGRESS: usize = 64 << 10;
+const PROGRESS_SIZE_MIN: usize = 64 << 10;
 
 /// The number of received bytes that are buffered before they are written to disk together.
-const WRITTEN_AT_ONCE: usize = 256 << 10;
+const WRITE_BUFFER_SIZE: usize = 256 << 10;
 
 impl Fetch<'_> {
     /// Downloads and stores a module if `check` accepts it. Returns `None` if the server still has the known version.
@@ -47,7 +47,7 @@ impl Fetch<'_> {
         let mut buffer = self.open_download(download.name).await?;
         loop {
             let is_resumed = !buffer.bytes.is_empty();
-            let validator = match self.attempts(download, &mut buffer, &request).await {
+            let validator = match self.download_with_retries(download, &mut buffer, &request).await {
                 Ok(DownloadAttempt::Complete { validator }) => validator,
                 Ok(DownloadAttempt::NotModified) => {
                     buffer.discard().await?;
@@ -60,7 +60,7 @@ impl Fetch<'_> {
                     return Err(error);
                 }
             };
-            let digest = Digest::of(&buffer.bytes);
+            let digest = Digest::of_bytes(&buffer.bytes);
             if is_resumed && download.digest.is_some_and(|expected| expected != digest) {
                 // The digest of the resumed download is wrong: the partial download was damaged or of another version.
                 buffer.restart(None).await;
@@ -82,8 +82,8 @@ impl Fetch<'_> {
 
     /// Opens the partial download with this name. If another task or process uses its file, downloads into memory.
     async fn open_download(&self, name: &str) -> Result<DownloadedBytes, Error> {
-        let name = Digest::of(name);
-        let partial = self.inner.in_store(move |store| Partial::open(store, name));
+        let name = Digest::of_bytes(name);
+        let partial = self.inner.run_in_store(move |store| PartialDownload::open(store, name));
         let limit = self.inner.size_limit;
         Ok(match partial.await?.transpose()?.flatten() {
             Some(partial) => DownloadedBytes::resume(partial, limit).await,
@@ -94,23 +94,23 @@ impl Fetch<'_> {
     async fn store_module(&self, buffer: DownloadedBytes, digest: Digest) -> Result<Bytes, Error> {
         let bytes = Bytes::from(buffer.bytes);
         match buffer.partial {
-            Some(partial) => on_disk(move || partial.become_module(digest)).await??,
+            Some(partial) => run_on_disk(move || partial.become_module(digest)).await??,
             None => {
                 let bytes = bytes.clone();
-                let insertion = self.inner.in_store(move |store| store.insert_bytes(digest, &bytes));
+                let insertion = self.inner.run_in_store(move |store| store.insert_bytes(digest, &bytes));
                 insertion.await?.transpose()?;
             }
         }
         Ok(bytes)
     }
 
-    async fn attempts<F: Future<Output = Result<ClientResponse, Error>>>(
+    async fn download_with_retries<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
         buffer: &mut DownloadedBytes,
         request: impl Fn(HeaderMap) -> F,
     ) -> Result<DownloadAttempt, Error> {
-        let mut pauses = self.inner.remote.network.pauses();
+        let mut pauses = self.inner.remote.network.new_pauses();
         loop {
             let previous_length = buffer.bytes.len();
             let headers = download.headers(buffer);
@@ -128,7 +128,7 @@ impl Fetch<'_> {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             };
-            if buffer.bytes.len() >= previous_length.saturating_add(SOME_PROGRESS) {
+            if buffer.bytes.len() >= previous_length.saturating_add(PROGRESS_SIZE_MIN) {
                 pauses.reset();
             }
             pauses.wait_after(error, self.progress).await?;
@@ -143,7 +143,7 @@ impl Fetch<'_> {
     ) -> Result<DownloadAttempt, Error> {
         let (location, limit) = (download.location, self.inner.size_limit);
         let offset = buffer.bytes.len() as u64;
-        let validator = validator(&response.headers);
+        let validator = strong_validator(&response.headers);
         match response.status {
             StatusCode::NOT_MODIFIED if download.known_validator.is_some() => {
                 return Ok(DownloadAttempt::NotModified);
@@ -157,7 +157,7 @@ impl Fetch<'_> {
                 });
             }
             _ => {
-                response = failure::success(response, location).await?;
+                response = failure::check_success(response, location).await?;
                 buffer.restart(validator.as_deref()).await;
             }
         }
@@ -175,7 +175,7 @@ impl Fetch<'_> {
         });
         (self.progress)(FetchProgress::Received { bytes: offset });
         let network = &self.inner.remote.network;
-        while let Some(chunk) = network.chunk(&mut response, location).await? {
+        while let Some(chunk) = network.read_chunk(&mut response, location).await? {
             let size = (buffer.bytes.len() as u64).saturating_add(chunk.len() as u64);
             download.check_size(size, limit)?;
             buffer.append(&chunk).await;
@@ -215,7 +215,7 @@ impl Download<'_> {
         headers
     }
 
-    pub(super) fn not_modified(&self) -> Error {
+    pub(super) fn not_modified_error(&self) -> Error {
         let problem = "the server answered 304 Not Modified to an unconditional request";
         Error::bad_answer(self.location, problem)
     }
@@ -227,12 +227,12 @@ struct DownloadedBytes {
     bytes: Vec<u8>,
     validator: Option<String>,
     written_length: usize,
-    partial: Option<Partial>,
+    partial: Option<PartialDownload>,
 }
 
 impl DownloadedBytes {
-    async fn resume(partial: Partial, limit: u64) -> Self {
-        match write_to(partial, move |partial| partial.content(limit)).await {
+    async fn resume(partial: PartialDownload, limit: u64) -> Self {
+        match run_on_partial(partial, move |partial| partial.read_content(limit)).await {
             Some((partial, (bytes, validator))) => Self {
                 written_length: bytes.len(),
                 bytes,
@@ -249,7 +249,7 @@ impl DownloadedBytes {
         self.validator = validator.map(str::to_owned);
         if let Some(partial) = self.partial.take() {
             let validator = self.validator.clone();
-            self.partial = write_to(partial, move |partial| partial.restart(validator.as_deref()))
+            self.partial = run_on_partial(partial, move |partial| partial.restart(validator.as_deref()))
                 .await
                 .map(|(partial, ())| partial);
         }
@@ -257,7 +257,7 @@ impl DownloadedBytes {
 
     async fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() - self.written_length >= WRITTEN_AT_ONCE {
+        if self.bytes.len() - self.written_length >= WRITE_BUFFER_SIZE {
             self.write().await;
         }
     }
@@ -268,7 +268,7 @@ impl DownloadedBytes {
             && let Some(partial) = self.partial.take()
         {
             let (rest, offset) = (rest.to_vec(), self.written_length as u64);
-            self.partial = write_to(partial, move |partial| partial.write_at(&rest, offset))
+            self.partial = run_on_partial(partial, move |partial| partial.write_at(&rest, offset))
                 .await
                 .map(|(partial, ())| partial);
         }
@@ -277,7 +277,7 @@ impl DownloadedBytes {
 
     async fn discard(self) -> Result<(), Error> {
         match self.partial {
-            Some(partial) => on_disk(move || partial.discard()).await,
+            Some(partial) => run_on_disk(move || partial.discard()).await,
             None => Ok(()),
         }
     }
@@ -285,10 +285,10 @@ impl DownloadedBytes {
 
 /// Runs `work` on the file of a partial download. If `work` fails, the file is removed and `None` is returned; the
 /// download then continues in memory.
-async fn write_to<T: Send + 'static>(
-    mut partial: Partial,
-    work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,
-) -> Option<(Partial, T)> {
+async fn run_on_partial<T: Send + 'static>(
+    mut partial: PartialDownload,
+    work: impl FnOnce(&mut PartialDownload) -> Result<T, Error> + Send + 'static,
+) -> Option<(PartialDownload, T)> {
     let work = move || match work(&mut partial) {
         Ok(value) => Some((partial, value)),
         Err(error) => {
@@ -297,11 +297,11 @@ async fn write_to<T: Send + 'static>(
             None
         }
     };
-    on_disk(work).await.ok().flatten()
+    run_on_disk(work).await.ok().flatten()
 }
 
 /// Returns the entity tag of a response if it is strong. A weak tag does not guarantee identical bytes.
-fn validator(headers: &HeaderMap) -> Option<String> {
+fn strong_validator(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(ETAG)?.to_str().ok()?;
     tag.starts_with('"').then(|| tag.to_owned())
 }

@@ -32,13 +32,13 @@ const MESSAGE_LIMIT: usize = 16 << 10;
 
 /// Returns the response if its status is a success, and otherwise an error that describes the status. The advice in the
 /// error is for URLs: if a registry refuses access, the callers return another error before they call this function.
-pub(super) async fn success(response: ClientResponse, location: &str) -> Result<ClientResponse, Error> {
+pub(super) async fn check_success(response: ClientResponse, location: &str) -> Result<ClientResponse, Error> {
     let status = response.status;
     if status.is_success() {
         return Ok(response);
     }
-    let again_after = retry_after(&response);
-    let message = message(response).await;
+    let again_after = parse_retry_after(&response);
+    let message = error_message(response).await;
     let location = location.to_owned();
     Err(match status {
         status if is_absent(status) => Error::NotFound { location, message },
@@ -60,7 +60,7 @@ pub(super) async fn success(response: ClientResponse, location: &str) -> Result<
 }
 
 /// Returns the error message in a registry's response, or the name of the status if there is no message.
-pub(super) async fn message(mut response: ClientResponse) -> String {
+pub(super) async fn error_message(mut response: ClientResponse) -> String {
     #[derive(serde::Deserialize)]
     struct Envelope {
         errors: Vec<FailureEntry>,
@@ -97,7 +97,7 @@ fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-fn retry_after(response: &ClientResponse) -> Option<Duration> {
+fn parse_retry_after(response: &ClientResponse) -> Option<Duration> {
     let text = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     text.parse().map(Duration::from_secs).ok().or_else(|| {
         let date = httpdate::parse_http_date(text).ok()?;
@@ -105,7 +105,12 @@ fn retry_after(response: &ClientResponse) -> Option<Duration> {
     })
 }
 
-pub(super) fn of_transport(error: &ClientError, host: Option<&str>, location: &str, config: &NetworkConfig) -> Error {
+pub(super) fn transport_error(
+    error: &ClientError,
+    host: Option<&str>,
+    location: &str,
+    config: &NetworkConfig,
+) -> Error {
     let location = location.to_owned();
     if let Some(tls_error) = find::<rustls::Error>(error) {
         return Error::Tls {

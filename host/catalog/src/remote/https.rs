@@ -14,7 +14,7 @@ use crate::{
 
 impl Fetch<'_> {
     /// Obtains the module at a URL. If the reference has a digest and the store has this module, nothing is requested.
-    pub(super) async fn https(&self, url: &Url, recorded_module: RecordedModule) -> Result<FetchedModule, Error> {
+    pub(super) async fn fetch_https(&self, url: &Url, recorded_module: RecordedModule) -> Result<FetchedModule, Error> {
         let location = self.reference.to_string();
         if let Some(digest) = self.pinned
             && let Some(bytes) = self.stored_bytes(digest).await?
@@ -54,13 +54,13 @@ impl Fetch<'_> {
                 self.record_again(resolution.clone()).await;
                 Ok(fetched_module.clone())
             }
-            (None, None) => Err(download.not_modified()),
+            (None, None) => Err(download.not_modified_error()),
         }
     }
 }
 
 impl FetchClient {
-    pub(super) async fn signatures(
+    pub(super) async fn fetch_signatures(
         &self,
         reference: &ModuleReference,
         url: &Url,
@@ -69,7 +69,7 @@ impl FetchClient {
         let mut material = Material::default();
         for suffix in SIGNATURE_SUFFIXES {
             let url = signature_url(url, suffix);
-            let content = match self.get_small(&url, SIGNATURE_SIZE_LIMIT, progress).await {
+            let content = match self.fetch_small(&url, SIGNATURE_SIZE_LIMIT, progress).await {
                 Ok(Some(content)) => Blob(content.into()),
                 // A missing signature is not an error. Some object stores, such as S3, reply with 403 instead of 404 if
                 // an object is missing and the client may not list objects. So `Unauthorized` means here that the
@@ -77,7 +77,7 @@ impl FetchClient {
                 Ok(None) | Err(Error::Unauthorized { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let signature = FoundSignature::with_suffix(suffix, url.into(), content);
+            let signature = FoundSignature::from_suffix(suffix, url.into(), content);
             material.add(reference, signature)?;
         }
         Ok(material)

@@ -16,14 +16,14 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{RegistryAccess, Repository, artifact::existing_manifest, registry::TagOrDigest};
+use super::{RegistryAccess, Repository, artifact::fetch_existing_manifest, registry::TagOrDigest};
 use crate::{
     Catalog, Digest, Error, ModuleReference, OciReference,
     manifest::Descriptor,
     module::FetchedModule,
     signature::{
         CertificateRequirement, FoundSignature, IdentityPattern, IssuerUrl, Keyless, Material, PublicKey, PublicKeys,
-        Requirement, SigningCertificate, TrustRoot, valid_signature,
+        Requirement, SigningCertificate, TrustRoot, find_valid_signature,
     },
 };
 
@@ -62,7 +62,7 @@ impl RegistryImages {
     }
 
     async fn fetch_manifest(&self, image: &OciReference, version: &TagOrDigest) -> Result<Bytes, ImageError> {
-        let manifest = existing_manifest(&self.repository(image), version).await;
+        let manifest = fetch_existing_manifest(&self.repository(image), version).await;
         manifest.map_err(image_error)
     }
 
@@ -138,10 +138,10 @@ impl RegistryImages {
         }
     }
 
-    async fn material(&self, image: &OciReference, manifest: &Bytes) -> Result<Material, ImageError> {
+    async fn fetch_material(&self, image: &OciReference, manifest: &Bytes) -> Result<Material, ImageError> {
         let fetched_module = FetchedModule {
             bytes: Bytes::new(),
-            digest: Digest::of(manifest),
+            digest: Digest::of_bytes(manifest),
             manifest: Some(manifest.clone()),
         };
         let reference = ModuleReference::Oci(image.clone());
@@ -176,7 +176,7 @@ impl ImageReader for RegistryImages {
             None => {
                 let blob = self
                     .repository(image)
-                    .small_blob(digest, CONFIGURATION_LIMIT)
+                    .fetch_small_blob(digest, CONFIGURATION_LIMIT)
                     .await
                     .map_err(image_error)?
                     .ok_or_else(|| ImageError("its configuration is not there".to_owned()))?;
@@ -184,22 +184,22 @@ impl ImageReader for RegistryImages {
                 blob
             }
         };
-        Ok((parse_manifest(&manifest)?, raw(&configuration)?))
+        Ok((parse_manifest(&manifest)?, parse_raw(&configuration)?))
     }
 
-    async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError> {
+    async fn verify_signatures(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError> {
         if signers.all.is_empty() {
             return Err(ImageError("no signer is named".to_owned()));
         }
         let parsed = signers.all.iter().map(|signer| self.requirement(signer));
         let requirements: Vec<Requirement> = parsed.collect::<Result<_, _>>()?;
         let manifest = self.manifest_bytes(image).await?;
-        let digest = Digest::of(&manifest);
+        let digest = Digest::of_bytes(&manifest);
         let key = (digest, image.clone(), signers.clone());
         if self.verifications.get(&key).is_some() {
             return Ok(digest);
         }
-        let mut material = self.material(image, &manifest).await?;
+        let mut material = self.fetch_material(image, &manifest).await?;
         material
             .signatures
             .retain(|signature| has_annotations(signature, &signers.annotations));
@@ -208,7 +208,7 @@ impl ImageReader for RegistryImages {
             let requirement_text = requirement.to_string();
             let (manifest, material) = (manifest.clone(), Arc::clone(&material));
             // Verifying a signature takes up to 1 ms, too long for an async thread.
-            let verify = move || valid_signature(&requirement, &manifest, &material);
+            let verify = move || find_valid_signature(&requirement, &manifest, &material);
             offload_without_deadline(usize::MAX, verify).await.map_err(|findings| {
                 let reasons = findings.iter().map(ToString::to_string).collect::<Vec<_>>();
                 ImageError(format!(
@@ -232,12 +232,12 @@ fn image_error(error: Error) -> ImageError {
 
 fn parse_manifest(bytes: &Bytes) -> Result<ImageManifest, ImageError> {
     Ok(ImageManifest {
-        digest: Digest::of(bytes),
-        json: raw(bytes)?,
+        digest: Digest::of_bytes(bytes),
+        json: parse_raw(bytes)?,
     })
 }
 
-fn raw(bytes: &Bytes) -> Result<Arc<RawValue>, ImageError> {
+fn parse_raw(bytes: &Bytes) -> Result<Arc<RawValue>, ImageError> {
     let value: Box<RawValue> = parse(bytes)?;
     Ok(value.into())
 }

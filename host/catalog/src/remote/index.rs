@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::HeaderValue;
 use serde::Deserialize;
 
-use crate::{Digest, Error, OciReference, manifest::not_an_artifact, signature::SIGNATURE_STATEMENT};
+use crate::{Digest, Error, OciReference, manifest::not_an_artifact_error, signature::SIGNATURE_STATEMENT};
 
 /// The media type of OCI manifests, with which a push sends its manifest.
 pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -24,10 +24,10 @@ pub(super) const WASM_CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 const SIGNATURE_ARTIFACT_TYPE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
 
 /// The prefix of the media types of sigstore bundles; the version follows it.
-pub(super) const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
+pub(super) const BUNDLE_TYPE_PREFIX: &str = "application/vnd.dev.sigstore.bundle";
 
 /// A referrer's annotation that contains the predicate type of its statement.
-const STATEMENT: &str = "dev.sigstore.bundle.predicateType";
+const STATEMENT_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
 
 #[derive(Deserialize)]
 pub(super) struct ImageIndex {
@@ -67,27 +67,27 @@ impl IndexEntry {
         let statement = self
             .annotations
             .as_ref()
-            .and_then(|annotations| annotations.get(STATEMENT));
+            .and_then(|annotations| annotations.get(STATEMENT_ANNOTATION));
         self.artifact_type
             .as_deref()
-            .is_none_or(|kind| kind == SIGNATURE_ARTIFACT_TYPE || kind.starts_with(BUNDLE_TYPE))
+            .is_none_or(|kind| kind == SIGNATURE_ARTIFACT_TYPE || kind.starts_with(BUNDLE_TYPE_PREFIX))
             && statement.is_none_or(|statement| statement == SIGNATURE_STATEMENT)
     }
 }
 
-pub(super) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<Option<Digest>, Error> {
+pub(super) fn find_wasm_entry(reference: &OciReference, bytes: &[u8]) -> Result<Option<Digest>, Error> {
     let Ok(ImageIndex {
         manifests: Some(entries),
     }) = serde_json::from_slice(bytes)
     else {
         return Ok(None);
     };
-    wasm_entry(&entries)
+    select_wasm_entry(&entries)
         .map(Some)
-        .map_err(|content| not_an_artifact(reference, content))
+        .map_err(|content| not_an_artifact_error(reference, content))
 }
 
-fn wasm_entry(entries: &[IndexEntry]) -> Result<Digest, String> {
+fn select_wasm_entry(entries: &[IndexEntry]) -> Result<Digest, String> {
     let mut candidates: Vec<&IndexEntry> = entries.iter().filter(|entry| entry.is_wasm()).collect();
     if candidates.is_empty() {
         let mut plain_entries = entries.iter().filter(|entry| entry.is_for_any_platform());
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn an_index_must_contain_exactly_one_module() {
         let reference: OciReference = "registry.example.com/a:1".parse().unwrap();
-        let (one, other) = (Digest::of("one"), Digest::of("other"));
+        let (one, other) = (Digest::of_bytes("one"), Digest::of_bytes("other"));
         let entry = |digest: Digest, architecture: &str| {
             format!(
                 r#"{{"mediaType":"{MANIFEST_TYPE}","digest":"{digest}","size":2,"platform":{{"architecture":"{architecture}","os":"wasi"}}}}"#
@@ -160,7 +160,7 @@ mod tests {
             (r#"{"schemaVersion":2,"layers":[]}"#.to_owned(), Ok(None)),
             ("<html>".to_owned(), Ok(None)),
         ] {
-            match (entry_of_index(&reference, text.as_bytes()), expected) {
+            match (find_wasm_entry(&reference, text.as_bytes()), expected) {
                 (Ok(actual), Ok(expected)) => assert_eq!(actual, expected, "{text}"),
                 (Err(Error::NotAnArtifact { content, .. }), Err(expected)) => {
                     assert!(content.starts_with(expected), "{content}");

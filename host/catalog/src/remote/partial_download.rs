@@ -14,19 +14,19 @@ use admittance_watch::file;
 
 use crate::{
     Digest, Error, Store,
-    store::{StoreEntryKind, failed, is_linked, sync_directory},
+    store::{StoreEntryKind, is_linked, store_error, sync_directory},
 };
 
 /// A partial download. Its file is locked as long as this value exists, so that there is only one writer.
 #[derive(Debug)]
-pub(super) struct Partial {
+pub(super) struct PartialDownload {
     file: File,
     path: PathBuf,
     store: Store,
     name: Digest,
 }
 
-impl Partial {
+impl PartialDownload {
     pub(super) fn open(store: &Store, name: Digest) -> Result<Option<Self>, Error> {
         let path = store.path(StoreEntryKind::Partial, name);
         let file = loop {
@@ -36,17 +36,17 @@ impl Partial {
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
-                .custom_flags(file::NO_WAIT)
+                .custom_flags(file::NON_BLOCKING_FLAGS)
                 .open(&path)
-                .map_err(failed(&path))?;
+                .map_err(store_error(&path))?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
+                Err(TryLockError::Error(error)) => return Err(store_error(&path)(error)),
             }
             // Before this program got the lock, another writer may have completed the download and renamed the file.
             // Then the path no longer leads to the file that was opened. It is opened again, which creates a new file.
-            if is_linked(&file, &path).map_err(failed(&path))? {
+            if is_linked(&file, &path).map_err(store_error(&path))? {
                 break file;
             }
         };
@@ -60,14 +60,14 @@ impl Partial {
 
     /// Reads the bytes that were received so far, or no bytes if they exceed `limit`. Also reads the validator (`ETag`)
     /// of the version that these bytes belong to.
-    pub(super) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
+    pub(super) fn read_content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
         let mut bytes = Vec::new();
         let mut read_bytes = || -> io::Result<()> {
             self.file.rewind()?;
             (&self.file).take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
             Ok(())
         };
-        read_bytes().map_err(failed(&self.path))?;
+        read_bytes().map_err(store_error(&self.path))?;
         if bytes.len() as u64 > limit {
             bytes.clear();
         }
@@ -87,7 +87,7 @@ impl Partial {
     pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
         // The file is emptied first, and then the new validator is stored. In the opposite order, a program that is
         // stopped in between would leave the new validator together with bytes of the old version.
-        self.file.set_len(0).map_err(failed(&self.path))?;
+        self.file.set_len(0).map_err(store_error(&self.path))?;
         match (validator, boot_id()) {
             (Some(validator), Some(boot)) => {
                 let text = format!("{boot} {validator}");
@@ -99,7 +99,7 @@ impl Partial {
     }
 
     pub(super) fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), Error> {
-        self.file.write_all_at(bytes, offset).map_err(failed(&self.path))
+        self.file.write_all_at(bytes, offset).map_err(store_error(&self.path))
     }
 
     pub(super) fn become_module(self, digest: Digest) -> Result<(), Error> {
@@ -109,7 +109,7 @@ impl Partial {
             fs::rename(&self.path, &path)?;
             sync_directory(&path)
         };
-        finish().map_err(failed(&path))?;
+        finish().map_err(store_error(&path))?;
         self.forget_validator()
     }
 
@@ -125,7 +125,7 @@ impl Partial {
     fn forget_validator(&self) -> Result<(), Error> {
         let path = self.store.path(StoreEntryKind::Partial, self.validator_name());
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path)(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(store_error(&path)(error)),
             _ => Ok(()),
         }
     }

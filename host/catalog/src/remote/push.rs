@@ -98,18 +98,18 @@ impl Catalog {
             }
         };
         let component = PushedComponent::read(&module).map_err(not_pushed)?;
-        let layer = descriptor(WASM_TYPE, &module);
-        let config = json(&WasmConfig {
+        let layer = create_descriptor(WASM_TYPE, &module);
+        let config = to_json(&WasmConfig {
             created: humantime::format_rfc3339_seconds(created).to_string(),
             architecture: "wasm",
             os: "wasip2",
             layer_digests: [layer.digest.clone()],
             component: &component,
         });
-        let manifest = json(&PushedManifest {
+        let manifest = to_json(&PushedManifest {
             schema_version: 2,
             media_type: MANIFEST_TYPE,
-            config: descriptor(WASM_CONFIG_TYPE, &config),
+            config: create_descriptor(WASM_CONFIG_TYPE, &config),
             layers: [layer],
             annotations,
         });
@@ -122,14 +122,14 @@ impl Catalog {
         repository.push_blob(&config, &Arc::default()).await?;
         repository.push_manifest(tag, &manifest).await?;
         progress(FetchProgress::Finished);
-        let digest = Digest::of(&manifest);
+        let digest = Digest::of_bytes(&manifest);
         let pinned_reference = format!("{}:{tag}@{digest}", reference.name());
         Ok(PushedArtifact {
             reference: pinned_reference
                 .parse()
                 .map_err(|_| not_pushed("it cannot be written as a reference with a digest".to_owned()))?,
             manifest: digest,
-            module: Digest::of(&module),
+            module: Digest::of_bytes(&module),
             size: module.len() as u64,
         })
     }
@@ -164,9 +164,9 @@ impl Repository<'_> {
     }
 
     async fn push_blob(&self, bytes: &Bytes, sent_size: &Arc<AtomicU64>) -> Result<(), Error> {
-        let digest = Digest::of(bytes);
-        let location = &self.image_reference(&TagOrDigest::Digest(digest));
-        self.retrying(|| async move {
+        let digest = Digest::of_bytes(bytes);
+        let location = &self.image_location(&TagOrDigest::Digest(digest));
+        self.with_retries(|| async move {
             let url = self.url(&format!("blobs/{digest}"), location).await?;
             let request = ClientRequest::new(Method::HEAD, url).header(CONTENT_LENGTH, 0);
             let response = self.send(request, location).await?;
@@ -178,27 +178,27 @@ impl Repository<'_> {
             }
             let url = self.url("blobs/uploads/", location).await?;
             let request = ClientRequest::new(Method::POST, url).header(CONTENT_LENGTH, 0);
-            let mut url = upload_url(&self.request(request, location).await?, location)?;
+            let mut url = upload_url(&self.send_and_check(request, location).await?, location)?;
             url.query_pairs_mut().append_pair("digest", &digest.to_string());
             let request = ClientRequest::new(Method::PUT, url)
                 .header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))
                 .header(CONTENT_LENGTH, bytes.len())
-                .body(RequestBody::counted(bytes.clone(), sent_size.clone()));
-            self.request(request, location).await?;
+                .body(RequestBody::with_counter(bytes.clone(), sent_size.clone()));
+            self.send_and_check(request, location).await?;
             Ok(())
         })
         .await
     }
 
     async fn push_manifest(&self, tag: &str, bytes: &Bytes) -> Result<(), Error> {
-        let digest = Digest::of(bytes);
-        let location = &self.image_reference(&TagOrDigest::Tag(tag.to_owned()));
-        self.retrying(|| async move {
+        let digest = Digest::of_bytes(bytes);
+        let location = &self.image_location(&TagOrDigest::Tag(tag.to_owned()));
+        self.with_retries(|| async move {
             let url = self.url(&format!("manifests/{tag}"), location).await?;
             let request = ClientRequest::new(Method::PUT, url)
                 .header(CONTENT_TYPE, HeaderValue::from_static(MANIFEST_TYPE))
                 .body(bytes.clone());
-            match content_digest(&self.request(request, location).await?.headers) {
+            match content_digest(&self.send_and_check(request, location).await?.headers) {
                 Some(actual) if actual != digest => Err(Error::ContentMismatch {
                     location: format!("{location} (the manifest {digest})"),
                     actual,
@@ -265,15 +265,15 @@ impl PushedComponent {
     }
 }
 
-fn descriptor(media_type: &str, bytes: &[u8]) -> Descriptor {
+fn create_descriptor(media_type: &str, bytes: &[u8]) -> Descriptor {
     Descriptor {
         media_type: media_type.to_owned(),
-        digest: Digest::of(bytes).to_string(),
+        digest: Digest::of_bytes(bytes).to_string(),
         size: bytes.len() as u64,
     }
 }
 
-fn json(value: &impl Serialize) -> Bytes {
+fn to_json(value: &impl Serialize) -> Bytes {
     // Serialisation cannot fail, because the value contains only strings, numbers and maps with string keys.
     serde_json::to_vec(value).unwrap_or_default().into()
 }

@@ -41,7 +41,7 @@ impl Redirects {
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => false,
             _ => return Ok(None),
         };
-        let Some(target) = target(response).filter(|_| !next.body.is_counted()) else {
+        let Some(target) = redirect_target(response).filter(|_| !next.body.is_counted()) else {
             return Ok(None);
         };
         let source_url = &response.url;
@@ -98,7 +98,7 @@ impl Redirects {
 }
 
 /// Returns the URL to which a response redirects, without its user name and password.
-fn target(response: &ClientResponse) -> Option<Url> {
+fn redirect_target(response: &ClientResponse) -> Option<Url> {
     let location = response.headers.get(LOCATION)?.to_str().ok()?;
     let mut target = response.url.join(location).ok()?;
     let is_http = matches!(target.scheme(), "http" | "https");

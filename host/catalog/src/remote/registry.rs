@@ -55,8 +55,8 @@ impl TagOrDigest {
 
 impl Repository<'_> {
     /// Fetches a manifest, and checks it if `version` is a digest; returns `None` if the registry does not have it.
-    pub(super) async fn manifest(&self, version: &TagOrDigest) -> Result<Option<Bytes>, Error> {
-        let location = self.image_reference(version);
+    pub(super) async fn fetch_manifest(&self, version: &TagOrDigest) -> Result<Option<Bytes>, Error> {
+        let location = self.image_location(version);
         let path = format!("manifests/{version}");
         let bytes = self.get(&path, &location, MANIFEST_LIMIT).await?;
         match (version, bytes) {
@@ -66,24 +66,24 @@ impl Repository<'_> {
     }
 
     /// Requests the digest of the manifest that has a tag; returns `None` if the registry does not send it.
-    pub(super) async fn manifest_digest(&self, version: &TagOrDigest) -> Result<Option<Digest>, Error> {
-        let location = &self.image_reference(version);
-        self.retrying(|| async move {
+    pub(super) async fn fetch_manifest_digest(&self, version: &TagOrDigest) -> Result<Option<Digest>, Error> {
+        let location = &self.image_location(version);
+        self.with_retries(|| async move {
             let url = self.url(&format!("manifests/{version}"), location).await?;
             let request = ClientRequest::new(Method::HEAD, url).header(ACCEPT, MANIFEST_TYPES);
-            Ok(content_digest(&self.request(request, location).await?.headers))
+            Ok(content_digest(&self.send_and_check(request, location).await?.headers))
         })
         .await
     }
 
-    pub(super) async fn small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
-        let location = self.image_reference(&TagOrDigest::Digest(digest));
+    pub(super) async fn fetch_small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
+        let location = self.image_location(&TagOrDigest::Digest(digest));
         let blob = self.get(&format!("blobs/{digest}"), &location, limit).await?;
         blob.map(|bytes| check_digest(bytes, digest, location)).transpose()
     }
 
-    pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
-        let location = self.image_reference(&TagOrDigest::Digest(digest));
+    pub(super) async fn request_blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
+        let location = self.image_location(&TagOrDigest::Digest(digest));
         let url = self.url(&format!("blobs/{digest}"), &location).await?;
         let mut request = ClientRequest::new(Method::GET, url);
         request.headers = headers;
@@ -93,20 +93,20 @@ impl Repository<'_> {
 
     /// Fetches the index of the artifacts that refer to this manifest, such as its signatures. If the registry has no
     /// referrers API, the index is stored under a tag that contains the digest of the manifest.
-    pub(super) async fn referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
-        let location = self.image_reference(&TagOrDigest::Digest(subject));
+    pub(super) async fn fetch_referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
+        let location = self.image_location(&TagOrDigest::Digest(subject));
         let path = format!("referrers/{subject}");
         match self.get(&path, &location, MANIFEST_LIMIT).await? {
             Some(index) => Ok(Some(index)),
             None => {
                 let tag = format!("sha256-{}", subject.to_hex());
-                self.manifest(&TagOrDigest::Tag(tag)).await
+                self.fetch_manifest(&TagOrDigest::Tag(tag)).await
             }
         }
     }
 
     async fn get(&self, path: &str, location: &str, limit: u64) -> Result<Option<Bytes>, Error> {
-        self.retrying(|| async move {
+        self.with_retries(|| async move {
             let url = self.url(path, location).await?;
             let request = ClientRequest::new(Method::GET, url).header(ACCEPT, MANIFEST_TYPES);
             let response = self.send(request, location).await?;
@@ -114,20 +114,20 @@ impl Repository<'_> {
                 return Ok(None);
             }
             let response = self.check_response(response, location).await?;
-            self.network.body(response, location, limit).await.map(Some)
+            self.network.read_body(response, location, limit).await.map(Some)
         })
         .await
     }
 
-    pub(super) async fn retrying<T, F: Future<Output = Result<T, Error>>>(
+    pub(super) async fn with_retries<T, F: Future<Output = Result<T, Error>>>(
         &self,
         attempt: impl Fn() -> F,
     ) -> Result<T, Error> {
-        self.network.retrying(self.progress, attempt).await
+        self.network.with_retries(self.progress, attempt).await
     }
 
     /// Sends a request to the registry, with credentials if it requires them. An error status becomes an error.
-    pub(super) async fn request(&self, request: ClientRequest, location: &str) -> Result<ClientResponse, Error> {
+    pub(super) async fn send_and_check(&self, request: ClientRequest, location: &str) -> Result<ClientResponse, Error> {
         self.check_response(self.send(request, location).await?, location).await
     }
 
@@ -165,17 +165,17 @@ impl Repository<'_> {
         response: ClientResponse,
         location: &str,
     ) -> Result<ClientResponse, Error> {
-        failure::success(self.check_access(response, location).await?, location).await
+        failure::check_success(self.check_access(response, location).await?, location).await
     }
 
     async fn check_access(&self, response: ClientResponse, location: &str) -> Result<ClientResponse, Error> {
         match response.status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.refusal(response, location).await),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.refusal_error(response, location).await),
             _ => Ok(response),
         }
     }
 
-    pub(super) fn image_reference(&self, version: &TagOrDigest) -> String {
+    pub(super) fn image_location(&self, version: &TagOrDigest) -> String {
         let separator = match version {
             TagOrDigest::Tag(_) => ':',
             TagOrDigest::Digest(_) => '@',
@@ -198,7 +198,7 @@ impl Repository<'_> {
         } else {
             registry
         };
-        let scheme = self.network.scheme(host, location).await?;
+        let scheme = self.network.find_scheme(host, location).await?;
         Url::parse(&format!("{scheme}://{host}/v2/")).map_err(|error| Error::bad_answer(location, error.to_string()))
     }
 }
@@ -206,7 +206,7 @@ impl Repository<'_> {
 impl FetchClient {
     /// Returns the scheme for a registry, `https` or `http`. If a registry uses `https` with an invalid certificate,
     /// this is an error: the program does not fall back to `http`.
-    async fn scheme(&self, registry: &str, location: &str) -> Result<&'static str, Error> {
+    async fn find_scheme(&self, registry: &str, location: &str) -> Result<&'static str, Error> {
         let insecure = &self.config.insecure_registries;
         if !is_loopback(registry) && !insecure.iter().any(|insecure| insecure == registry) {
             return Ok("https");
@@ -221,7 +221,12 @@ impl FetchClient {
             Ok(_) => "https",
             Err(error) if failure::is_without_tls(&error) => "http",
             Err(error) => {
-                return Err(failure::of_transport(&error, host.as_deref(), location, &self.config));
+                return Err(failure::transport_error(
+                    &error,
+                    host.as_deref(),
+                    location,
+                    &self.config,
+                ));
             }
         };
         self.schemes.lock().insert(registry.to_owned(), scheme);
@@ -240,7 +245,7 @@ fn is_loopback(registry: &str) -> bool {
 }
 
 fn check_digest(bytes: Bytes, digest: Digest, location: String) -> Result<Bytes, Error> {
-    let actual = Digest::of(&bytes);
+    let actual = Digest::of_bytes(&bytes);
     if actual == digest {
         Ok(bytes)
     } else {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{
     Repository,
-    index::{BUNDLE_TYPE, ImageIndex},
+    index::{BUNDLE_TYPE_PREFIX, ImageIndex},
     registry::TagOrDigest,
 };
 use crate::{
@@ -16,10 +16,10 @@ use crate::{
 /// The media type of the payload that `cosign sign` signs.
 const SIMPLE_SIGNING_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
-const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
-const CHAIN: &str = "dev.sigstore.cosign/chain";
-const LOG: &str = "dev.sigstore.cosign/bundle";
+const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
+const CERTIFICATE_ANNOTATION: &str = "dev.sigstore.cosign/certificate";
+const CHAIN_ANNOTATION: &str = "dev.sigstore.cosign/chain";
+const LOG_ANNOTATION: &str = "dev.sigstore.cosign/bundle";
 
 #[derive(Default, Deserialize)]
 struct SignatureManifest {
@@ -38,7 +38,7 @@ struct SignatureLayer {
 
 impl Repository<'_> {
     /// Finds the signatures under cosign's tag, and among the manifest's referrers.
-    pub(super) async fn signatures(
+    pub(super) async fn fetch_signatures(
         &self,
         reference: &ModuleReference,
         fetched_module: &FetchedModule,
@@ -46,14 +46,14 @@ impl Repository<'_> {
         let Some(manifest) = &fetched_module.manifest else {
             return Ok(Material::default());
         };
-        let manifest_digest = Digest::of(manifest);
+        let manifest_digest = Digest::of_bytes(manifest);
         let mut material = Material {
             manifest: Some(Blob(manifest.to_vec())),
             ..Material::default()
         };
         let tag = TagOrDigest::Tag(format!("sha256-{}.sig", manifest_digest.to_hex()));
         self.add_signatures(&mut material, reference, &tag).await?;
-        let Some(index) = self.referrers(manifest_digest).await? else {
+        let Some(index) = self.fetch_referrers(manifest_digest).await? else {
             return Ok(material);
         };
         let index = serde_json::from_slice::<ImageIndex>(&index).map_err(|error| {
@@ -79,19 +79,19 @@ impl Repository<'_> {
         reference: &ModuleReference,
         version: &TagOrDigest,
     ) -> Result<(), Error> {
-        let Some(manifest) = self.manifest(version).await? else {
+        let Some(manifest) = self.fetch_manifest(version).await? else {
             return Ok(());
         };
         let manifest: SignatureManifest = serde_json::from_slice(&manifest).unwrap_or_default();
         for mut layer in manifest.layers {
             let is_simple = layer.media_type == SIMPLE_SIGNING_TYPE;
-            if !is_simple && !layer.media_type.starts_with(BUNDLE_TYPE) {
+            if !is_simple && !layer.media_type.starts_with(BUNDLE_TYPE_PREFIX) {
                 continue;
             }
             let Ok(digest) = layer.digest.parse() else {
                 continue;
             };
-            let Some(blob) = self.small_blob(digest, SIGNATURE_SIZE_LIMIT).await? else {
+            let Some(blob) = self.fetch_small_blob(digest, SIGNATURE_SIZE_LIMIT).await? else {
                 continue;
             };
             let content = Blob(blob.into());
@@ -100,10 +100,10 @@ impl Repository<'_> {
                 FoundSignature::SimpleSigning {
                     name,
                     payload: content,
-                    signature: layer.annotations.remove(SIGNATURE).unwrap_or_default(),
-                    certificate: layer.annotations.remove(CERTIFICATE),
-                    chain: layer.annotations.remove(CHAIN),
-                    log: layer.annotations.remove(LOG),
+                    signature: layer.annotations.remove(SIGNATURE_ANNOTATION).unwrap_or_default(),
+                    certificate: layer.annotations.remove(CERTIFICATE_ANNOTATION),
+                    chain: layer.annotations.remove(CHAIN_ANNOTATION),
+                    log: layer.annotations.remove(LOG_ANNOTATION),
                 }
             } else {
                 FoundSignature::Bundle { name, content }

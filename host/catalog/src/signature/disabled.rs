@@ -64,15 +64,19 @@ impl TrustRoot {
 }
 
 /// Never called, because keys cannot be created.
-pub(super) fn by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<VerifiedSignature, Refusal> {
+pub(super) fn verify_by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<VerifiedSignature, Refusal> {
     Err(Refusal::WrongKey)
 }
 
-pub(super) fn by_identity(keyless: &Keyless, _: &FoundSignature, _: &[u8]) -> Result<VerifiedSignature, Refusal> {
+pub(super) fn verify_by_identity(
+    keyless: &Keyless,
+    _: &FoundSignature,
+    _: &[u8],
+) -> Result<VerifiedSignature, Refusal> {
     match keyless.trust_root.0 {}
 }
 
-pub(super) fn by_certificate(
+pub(super) fn verify_by_certificate(
     certified: &CertificateRequirement,
     _: &FoundSignature,
     _: &[u8],

@@ -61,7 +61,7 @@ pub enum FoundSignature {
 }
 
 impl FoundSignature {
-    pub(crate) fn with_suffix(suffix: &str, name: String, content: Blob) -> Self {
+    pub(crate) fn from_suffix(suffix: &str, name: String, content: Blob) -> Self {
         if suffix == BUNDLE_SUFFIX {
             Self::Bundle { name, content }
         } else {
@@ -130,7 +130,7 @@ pub fn read_next_to_file(path: &Path, resolved: &Path) -> Result<Material, Signa
     for module_path in [path, resolved] {
         for suffix in SIGNATURE_SUFFIXES {
             if let Some((name, content)) = read_neighbour(module_path, suffix)? {
-                material.add(&reference, FoundSignature::with_suffix(suffix, name, content))?;
+                material.add(&reference, FoundSignature::from_suffix(suffix, name, content))?;
             }
         }
         // If `path` is not a symbolic link, `resolved` is the same file in the same directory. The first round of this

@@ -23,7 +23,7 @@ pub(crate) mod source;
 mod verify;
 
 #[cfg(feature = "registries")]
-pub(crate) use self::verify::valid_signature;
+pub(crate) use self::verify::find_valid_signature;
 pub use self::{
     description::{SignatureDescription, SignatureKind, describe},
     error::{InvalidTrust, Refusal, SignatureError, SignatureFinding},

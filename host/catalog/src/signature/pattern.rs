@@ -131,9 +131,9 @@ impl FromStr for SourcePattern {
             Some(("file", "**")) => Ok(SourcePatterns::Scheme(Scheme::File)),
             Some(("https", "//**")) => Ok(SourcePatterns::Scheme(Scheme::Https)),
             Some(("oci", "//**")) => Ok(SourcePatterns::Scheme(Scheme::Oci)),
-            Some(("file", path)) => file(path),
-            Some(("https", rest)) => https(rest),
-            Some(("oci", rest)) => oci(rest),
+            Some(("file", path)) => parse_file_pattern(path),
+            Some(("https", rest)) => parse_https_pattern(rest),
+            Some(("oci", rest)) => parse_oci_pattern(rest),
             _ => Err((
                 "names no source",
                 "write `**`, or `file:/directory/**`, `https://host/path/**`, `oci://registry/repository/**`",
@@ -152,14 +152,14 @@ impl FromStr for SourcePattern {
     }
 }
 
-type Problem = (&'static str, &'static str);
+type ProblemAndFix = (&'static str, &'static str);
 
-fn glob(text: &str) -> Result<PathGlob, Problem> {
+fn parse_glob(text: &str) -> Result<PathGlob, ProblemAndFix> {
     let fix = "write `*` for characters within a part, or `**` alone between two `/`";
     PathGlob::new(text).map_err(|problem| (problem, fix))
 }
 
-fn file(path: &str) -> Result<SourcePatterns, Problem> {
+fn parse_file_pattern(path: &str) -> Result<SourcePatterns, ProblemAndFix> {
     let path = match path.strip_prefix("//") {
         Some(absolute) => absolute,
         None => path,
@@ -184,11 +184,11 @@ fn file(path: &str) -> Result<SourcePatterns, Problem> {
     let (directory, rest) = parts.split_at(plain);
     Ok(SourcePatterns::Files {
         directory: format!("/{}", directory.join("/")),
-        rest: glob(&rest.join("/"))?,
+        rest: parse_glob(&rest.join("/"))?,
     })
 }
 
-fn https(rest: &str) -> Result<SourcePatterns, Problem> {
+fn parse_https_pattern(rest: &str) -> Result<SourcePatterns, ProblemAndFix> {
     let fix = "write `https://`, the host, and a path, `https://plugins.example.com/**`";
     let (authority, path) = split_authority(rest).ok_or(("names no host and path", fix))?;
     if path.contains(['?', '#', '%', '\\']) {
@@ -212,11 +212,11 @@ fn https(rest: &str) -> Result<SourcePatterns, Problem> {
         scheme: Scheme::Https,
         host: HostPattern::new(host, is_under).ok_or(wrong_host)?,
         port: url.port_or_known_default().ok_or(wrong_host)?,
-        path: glob(path)?,
+        path: parse_glob(path)?,
     })
 }
 
-fn oci(rest: &str) -> Result<SourcePatterns, Problem> {
+fn parse_oci_pattern(rest: &str) -> Result<SourcePatterns, ProblemAndFix> {
     let fix = "write `oci://`, the registry's host, and a repository, `oci://registry.example.com/plugins/**`";
     let (authority, path) = split_authority(rest).ok_or(("names no registry and repository", fix))?;
     if path.contains([':', '@']) {
@@ -248,7 +248,7 @@ fn oci(rest: &str) -> Result<SourcePatterns, Problem> {
         scheme: Scheme::Oci,
         host: HostPattern::new(&host, is_under).ok_or(("names no registry", fix))?,
         port,
-        path: glob(&path)?,
+        path: parse_glob(&path)?,
     })
 }
 

@@ -31,7 +31,7 @@ pub(super) fn describe(signature: &FoundSignature) -> SignatureDescription {
                 description.kind = SignatureKind::Statement;
             }
             if let Some(bundle) = &parsed_signature.bundle {
-                add_bundle(&mut description, bundle);
+                add_bundle_claims(&mut description, bundle);
             }
         }
         Err(refusal) => description.damage = Some(refusal.to_string()),
@@ -39,7 +39,7 @@ pub(super) fn describe(signature: &FoundSignature) -> SignatureDescription {
     description
 }
 
-fn add_bundle(description: &mut SignatureDescription, bundle: &Bundle) {
+fn add_bundle_claims(description: &mut SignatureDescription, bundle: &Bundle) {
     let certificate = bundle
         .signing_certificate()
         .and_then(|certificate| parse_certificate_info(certificate).ok());
@@ -60,13 +60,13 @@ fn log_index(bundle: &Bundle) -> Option<u64> {
     Some(bundle.verification_material.tlog_entries.first()?.log_index.get())
 }
 
-pub(super) fn by_key(
+pub(super) fn verify_by_key(
     keys: &PublicKeys,
     signature: &FoundSignature,
     artifact: &[u8],
 ) -> Result<VerifiedSignature, Refusal> {
     let parsed_signature = ParsedSignature::new(signature)?;
-    let message = parsed_signature.signed.message(artifact);
+    let message = parsed_signature.signed.signed_message(artifact);
     let key = keys
         .iter()
         .find(|key| key.has_signed(&message, &parsed_signature.signature))
@@ -77,7 +77,7 @@ pub(super) fn by_key(
     })
 }
 
-pub(super) fn by_identity(
+pub(super) fn verify_by_identity(
     keyless: &Keyless,
     signature: &FoundSignature,
     artifact: &[u8],
@@ -87,12 +87,12 @@ pub(super) fn by_identity(
     let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
     // The signed digest is compared first, so that a signature of another module gets an error of its own.
     parsed_signature.signed.check_subject(artifact)?;
-    let message = parsed_signature.signed.content(artifact);
+    let message = parsed_signature.signed.bundle_artifact(artifact);
     let root = &keyless.trust_root;
     let verification = root
         .verifier()
         .verify(message, bundle, &root.policy())
-        .map_err(|error| refusal(error, bundle, certificate))?;
+        .map_err(|error| refusal_from_error(error, bundle, certificate))?;
     let issuer = verification.issuer().unwrap_or_default();
     if issuer != keyless.issuer.as_str() {
         return Err(Refusal::WrongIssuer {
@@ -118,7 +118,7 @@ pub(super) fn by_identity(
     })
 }
 
-pub(super) fn by_certificate(
+pub(super) fn verify_by_certificate(
     certified: &CertificateRequirement,
     signature: &FoundSignature,
     artifact: &[u8],
@@ -138,7 +138,10 @@ pub(super) fn by_certificate(
     }
     let parsed_signature = ParsedSignature::new(&certified_signature)?;
     let key = &certificate.key;
-    if !key.has_signed(&parsed_signature.signed.message(artifact), &parsed_signature.signature) {
+    if !key.has_signed(
+        &parsed_signature.signed.signed_message(artifact),
+        &parsed_signature.signature,
+    ) {
         return Err(Refusal::WrongKey);
     }
     parsed_signature.signed.check_subject(artifact)?;
@@ -153,8 +156,8 @@ pub(super) fn by_certificate(
             // from the configuration.
             let policy = VerificationPolicy::any_identity().skip_certificate_chain();
             root.verifier()
-                .verify(parsed_signature.signed.content(artifact), bundle, &policy)
-                .map_err(|error| refusal(error, bundle, &certificate.der))?;
+                .verify(parsed_signature.signed.bundle_artifact(artifact), bundle, &policy)
+                .map_err(|error| refusal_from_error(error, bundle, &certificate.der))?;
         }
         _ if certified.must_be_logged => {
             return Err(Refusal::NotInLog("it has no entry for the certificate".to_owned()));
@@ -166,12 +169,12 @@ pub(super) fn by_certificate(
     })
 }
 
-fn refusal(error: Error, bundle: &Bundle, certificate: &DerCertificate) -> Refusal {
+fn refusal_from_error(error: Error, bundle: &Bundle, certificate: &DerCertificate) -> Refusal {
     match error {
         Error::SignatureInvalid(_) | Error::ArtifactMismatch(_) => Refusal::WrongKey,
-        Error::Certificate(error) => expired(bundle, certificate).unwrap_or_else(|| untrusted(&error)),
+        Error::Certificate(error) => expiry_refusal(bundle, certificate).unwrap_or_else(|| certificate_refusal(&error)),
         Error::TransparencyLog(TransparencyLogError::IntegratedTime(problem)) => {
-            expired(bundle, certificate).unwrap_or(Refusal::NotInLog(problem))
+            expiry_refusal(bundle, certificate).unwrap_or(Refusal::NotInLog(problem))
         }
         Error::TransparencyLog(error) => Refusal::NotInLog(error.to_string()),
         Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => {
@@ -188,7 +191,7 @@ fn refusal(error: Error, bundle: &Bundle, certificate: &DerCertificate) -> Refus
     }
 }
 
-fn untrusted(error: &CertificateError) -> Refusal {
+fn certificate_refusal(error: &CertificateError) -> Refusal {
     match error {
         CertificateError::Malformed(problem) => Refusal::Damaged(problem.clone()),
         error => Refusal::UntrustedCertificate(error.to_string()),
@@ -197,7 +200,7 @@ fn untrusted(error: &CertificateError) -> Refusal {
 
 /// Returns a refusal if the certificate was not valid at the time at which a log recorded the signature. sigstore's
 /// verifier reports such a certificate only as an invalid chain.
-fn expired(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
+fn expiry_refusal(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
     let certificate = parse_certificate_info(certificate).ok()?;
     let (not_before, not_after) = (certificate.not_before, certificate.not_after);
     let entries = &bundle.verification_material.tlog_entries;

@@ -48,7 +48,7 @@ impl ReferenceSource {
         };
         Ok(match reference {
             ModuleReference::File(path) => {
-                let resolved = resolved(path).map_err(|source| SignatureError::Unreadable {
+                let resolved = resolve_links(path).map_err(|source| SignatureError::Unreadable {
                     path: path.clone(),
                     source: Arc::new(source),
                 })?;
@@ -85,7 +85,7 @@ impl ReferenceSource {
     }
 }
 
-fn resolved(path: &Path) -> io::Result<PathBuf> {
+fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let path = absolute(path)?;
     for ancestor in path.ancestors() {
         match ancestor.canonicalize() {

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     FoundSignature, Material, Refusal, Requirement, SignatureError, SignatureFinding,
     material::{BUNDLE_SUFFIX, signature_url},
-    sigstore::{by_certificate, by_identity, by_key, describe},
+    sigstore::{describe, verify_by_certificate, verify_by_identity, verify_by_key},
 };
 use crate::{Digest, ModuleReference, manifest::ModuleLayer};
 
@@ -56,13 +56,13 @@ pub fn verify(
         return Ok(VerifiedSignature::Unrequired);
     }
     let artifact = subject.artifact(material)?;
-    let findings = match valid_signature(requirement, artifact, material) {
+    let findings = match find_valid_signature(requirement, artifact, material) {
         Ok(verified) => return Ok(verified),
         Err(findings) => findings,
     };
     let reference = Box::new(subject.reference.clone());
     let required = requirement.to_string();
-    let fix = subject.how_to_sign(requirement, artifact);
+    let fix = subject.signing_advice(requirement, artifact);
     Err(if findings.is_empty() {
         SignatureError::Unsigned {
             reference,
@@ -79,16 +79,16 @@ pub fn verify(
     })
 }
 
-pub(crate) fn valid_signature(
+pub(crate) fn find_valid_signature(
     requirement: &Requirement,
     artifact: &[u8],
     material: &Material,
 ) -> Result<VerifiedSignature, Vec<SignatureFinding>> {
     let check: &dyn Fn(&FoundSignature) -> Result<VerifiedSignature, Refusal> = match requirement {
         Requirement::Unsigned => return Ok(VerifiedSignature::Unrequired),
-        Requirement::Keys(keys) => &|candidate| by_key(keys, candidate, artifact),
-        Requirement::Keyless(keyless) => &|candidate| by_identity(keyless, candidate, artifact),
-        Requirement::Certified(certified) => &|candidate| by_certificate(certified, candidate, artifact),
+        Requirement::Keys(keys) => &|candidate| verify_by_key(keys, candidate, artifact),
+        Requirement::Keyless(keyless) => &|candidate| verify_by_identity(keyless, candidate, artifact),
+        Requirement::Certified(certified) => &|candidate| verify_by_certificate(certified, candidate, artifact),
     };
     let mut findings = Vec::new();
     for signature in &material.signatures {
@@ -119,14 +119,14 @@ impl<'a> SignedModule<'a> {
             .ok_or_else(|| unrelated("the signed manifest was not kept".to_owned()))?
             .0
             .as_slice();
-        let digest = Digest::of(manifest);
+        let digest = Digest::of_bytes(manifest);
         if reference.digest().is_some_and(|expected| expected != digest) {
             return Err(unrelated(format!(
                 "the kept manifest has the digest {digest}; if the reference names an index, name the artifact in it \
                  by this digest, because that is what is signed"
             )));
         }
-        let listed_digest = ModuleLayer::of_manifest(reference, manifest)
+        let listed_digest = ModuleLayer::find_in_manifest(reference, manifest)
             .map_err(|error| unrelated(error.to_string()))?
             .digest;
         let actual = self.digest;
@@ -138,7 +138,7 @@ impl<'a> SignedModule<'a> {
         Ok(manifest)
     }
 
-    fn how_to_sign(&self, requirement: &Requirement, artifact: &[u8]) -> String {
+    fn signing_advice(&self, requirement: &Requirement, artifact: &[u8]) -> String {
         let key = match requirement {
             Requirement::Keys(_) => "--key <private key> ",
             Requirement::Certified(_) => "--key <private key> --certificate <certificate> ",
@@ -156,7 +156,7 @@ impl<'a> SignedModule<'a> {
                 )
             }
             ModuleReference::Oci(reference) => {
-                let (name, digest) = (reference.name(), Digest::of(artifact));
+                let (name, digest) = (reference.name(), Digest::of_bytes(artifact));
                 format!("sign it with `cosign sign {key}{name}@{digest}`")
             }
         }

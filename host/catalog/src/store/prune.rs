@@ -28,7 +28,7 @@ impl Store {
             .chain(in_use.compiled.iter().map(|key| (StoreEntryKind::Compiled, key.0)))
             .map(|(kind, name)| self.path(kind, name))
             .collect();
-        // Temporary files and partial downloads are not pruned, because `sweep` removes them.
+        // Temporary files and partial downloads are not pruned, because `remove_stale_files` removes them.
         let mut entries: Vec<_> = [
             StoreEntryKind::Module,
             StoreEntryKind::Compiled,

@@ -29,13 +29,13 @@ struct ResolutionRecord {
 
 impl Store {
     /// Reads the record of the last resolution of this reference.
-    pub fn resolution(&self, reference: &ModuleReference) -> Option<Resolution> {
-        self.record(reference, name(reference))
+    pub fn read_resolution(&self, reference: &ModuleReference) -> Option<Resolution> {
+        self.read_record(reference, entry_name(reference))
     }
 
     /// Reads the record that the reference was resolved to the module, even if it was later resolved to another module.
-    pub fn resolution_to(&self, reference: &ModuleReference, module: Digest) -> Option<Resolution> {
-        self.record(reference, name_with(reference, module))
+    pub fn read_resolution_of_module(&self, reference: &ModuleReference, module: Digest) -> Option<Resolution> {
+        self.read_record(reference, entry_name_for_module(reference, module))
             .filter(|resolution| resolution.module == module)
     }
 
@@ -54,14 +54,14 @@ impl Store {
         let content = serde_json::to_vec(&record).unwrap_or_default();
         self.keep_sealed(
             StoreEntryKind::Resolution,
-            name_with(reference, resolution.module),
+            entry_name_for_module(reference, resolution.module),
             &content,
         )?;
-        self.keep_sealed(StoreEntryKind::Resolution, name(reference), &content)
+        self.keep_sealed(StoreEntryKind::Resolution, entry_name(reference), &content)
     }
 
-    fn record(&self, reference: &ModuleReference, name: Digest) -> Option<Resolution> {
-        let resolution = read(reference, &self.read_sealed(StoreEntryKind::Resolution, name)?);
+    fn read_record(&self, reference: &ModuleReference, name: Digest) -> Option<Resolution> {
+        let resolution = parse_record(reference, &self.read_sealed(StoreEntryKind::Resolution, name)?);
         if resolution.is_none() {
             remove_damaged(&self.path(StoreEntryKind::Resolution, name));
         }
@@ -69,7 +69,7 @@ impl Store {
     }
 }
 
-fn read(reference: &ModuleReference, content: &[u8]) -> Option<Resolution> {
+fn parse_record(reference: &ModuleReference, content: &[u8]) -> Option<Resolution> {
     let record: ResolutionRecord = serde_json::from_slice(content).ok()?;
     if record.reference != reference.to_string() {
         return None;
@@ -77,16 +77,16 @@ fn read(reference: &ModuleReference, content: &[u8]) -> Option<Resolution> {
     let manifest = record.manifest.map(|Blob(bytes)| Bytes::from(bytes));
     Some(Resolution {
         module: record.module,
-        manifest: manifest.map(|bytes| (Digest::of(&bytes), bytes)),
+        manifest: manifest.map(|bytes| (Digest::of_bytes(&bytes), bytes)),
         validator: record.validator,
         resolved: UNIX_EPOCH.checked_add(Duration::from_secs(record.seconds))?,
     })
 }
 
-fn name(reference: &ModuleReference) -> Digest {
+fn entry_name(reference: &ModuleReference) -> Digest {
     Digest::of_parts([reference.to_string().as_bytes()])
 }
 
-pub(super) fn name_with(reference: &ModuleReference, module: Digest) -> Digest {
+pub(super) fn entry_name_for_module(reference: &ModuleReference, module: Digest) -> Digest {
     Digest::of_parts([reference.to_string().as_bytes(), module.as_bytes()])
 }

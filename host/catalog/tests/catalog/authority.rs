@@ -21,15 +21,15 @@ impl HttpsAuthority {
         self.0.pem()
     }
 
-    pub(crate) fn sign(&self) -> (CertificateDer<'static>, KeyPair) {
+    pub(crate) fn issue_certificate(&self) -> (CertificateDer<'static>, KeyPair) {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.0).unwrap();
         (certificate.der().clone(), key)
     }
 
-    pub(crate) fn server(&self) -> ServerConfig {
-        let (certificate, key) = self.sign();
+    pub(crate) fn server_config(&self) -> ServerConfig {
+        let (certificate, key) = self.issue_certificate();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -39,8 +39,8 @@ impl HttpsAuthority {
             .unwrap()
     }
 
-    pub(crate) fn write(&self, certificate: &Path, key: &Path) {
-        let (der, pair) = self.sign();
+    pub(crate) fn write_certificate(&self, certificate: &Path, key: &Path) {
+        let (der, pair) = self.issue_certificate();
         let pem = pem::encode(&pem::Pem::new("CERTIFICATE", der.to_vec()));
         std::fs::write(certificate, pem).unwrap();
         std::fs::write(key, pair.serialize_pem()).unwrap();

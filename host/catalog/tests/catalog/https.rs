@@ -14,28 +14,28 @@ async fn a_url_is_fetched_again_only_on_request() {
     let scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
     let (first, second) = (component(1000, 1), component(1000, 2));
-    site.put("/a.wasm", &first, Some("\"1\""));
+    site.put_file("/a.wasm", &first, Some("\"1\""));
     let (catalog, url) = (scene.catalog(), site.url("/a.wasm"));
 
     let module = scene.obtain(&catalog, &url).await.unwrap();
     assert_eq!(
         (module.bytes().as_ref(), module.digest()),
-        (first.as_slice(), Digest::of(&first))
+        (first.as_slice(), Digest::of_bytes(&first))
     );
     assert!(matches!(scene.take_progress().last(), Some(FetchProgress::Finished)));
 
-    site.put("/a.wasm", &second, Some("\"2\""));
+    site.put_file("/a.wasm", &second, Some("\"2\""));
     let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
-    assert_eq!(module.digest(), Digest::of(&first));
+    assert_eq!(module.digest(), Digest::of_bytes(&first));
     assert_eq!(site.requests().len(), 1);
     assert!(scene.take_progress().is_empty());
 
     let obtain_again = async || {
-        let module = scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await;
+        let module = scene.obtain_with(&catalog, &url, None, Freshness::Resolve).await;
         module.unwrap().digest()
     };
-    assert_eq!(obtain_again().await, Digest::of(&second));
-    assert_eq!(obtain_again().await, Digest::of(&second));
+    assert_eq!(obtain_again().await, Digest::of_bytes(&second));
+    assert_eq!(obtain_again().await, Digest::of_bytes(&second));
     let known_tags: Vec<_> = site
         .requests()
         .iter()
@@ -44,9 +44,12 @@ async fn a_url_is_fetched_again_only_on_request() {
     assert_eq!(known_tags, [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]);
 
     let reference: ModuleReference = url.parse().unwrap();
-    let module = catalog.load_stored(&reference, Digest::of(&first)).await.unwrap();
+    let module = catalog.load_stored(&reference, Digest::of_bytes(&first)).await.unwrap();
     assert_eq!(module.bytes(), first.as_slice());
-    let error = catalog.load_stored(&reference, Digest::of("other")).await.unwrap_err();
+    let error = catalog
+        .load_stored(&reference, Digest::of_bytes("other"))
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::NoLongerStored { .. }), "{error}");
 }
 
@@ -55,24 +58,24 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
     let scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
     let bytes = component(1000, 1);
-    site.put("/a.wasm", &bytes, None);
-    site.put("/b.wasm", &bytes, None);
+    site.put_file("/a.wasm", &bytes, None);
+    site.put_file("/b.wasm", &bytes, None);
     let catalog = scene.catalog();
-    let wrong = Some(Digest::of("other"));
+    let wrong = Some(Digest::of_bytes("other"));
     let error = scene
-        .obtain_as(&catalog, &site.url("/a.wasm"), wrong, Freshness::PreferRecorded)
+        .obtain_with(&catalog, &site.url("/a.wasm"), wrong, Freshness::PreferRecorded)
         .await
         .unwrap_err();
     assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
     assert_eq!(scene.stored_files("partial"), [""; 0]);
 
-    let right = Some(Digest::of(&bytes));
+    let right = Some(Digest::of_bytes(&bytes));
     for (path, freshness, request_count) in [
         ("/a.wasm", Freshness::PreferRecorded, 2),
         ("/a.wasm", Freshness::Resolve, 2),
         ("/b.wasm", Freshness::PreferRecorded, 2),
     ] {
-        let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
+        let module = scene.obtain_with(&catalog, &site.url(path), right, freshness).await;
         assert_eq!(module.unwrap().bytes(), bytes.as_slice());
         assert_eq!(site.requests().len(), request_count, "{path} {freshness:?}");
     }
@@ -134,11 +137,11 @@ async fn an_interrupted_download_is_resumed() {
                 scene.config.store = None;
             }
             let site = Site::start(&scene.authority).await;
-            site.put("/a.wasm", &bytes, tag);
-            site.fail(faults.clone());
-            let pin = pinned.then(|| Digest::of(&bytes));
+            site.put_file("/a.wasm", &bytes, tag);
+            site.add_faults(faults.clone());
+            let pin = pinned.then(|| Digest::of_bytes(&bytes));
             let module = scene
-                .obtain_as(&scene.catalog(), &site.url("/a.wasm"), pin, Freshness::PreferRecorded)
+                .obtain_with(&scene.catalog(), &site.url("/a.wasm"), pin, Freshness::PreferRecorded)
                 .await
                 .unwrap();
             assert!(module.bytes() == bytes.as_slice(), "{faults:?}");
@@ -146,7 +149,7 @@ async fn an_interrupted_download_is_resumed() {
                 .iter()
                 .map(|start| start.map(|start: usize| format!("bytes={start}-")))
                 .collect();
-            assert_eq!(site.ranges(), ranges, "{tag:?} {faults:?}");
+            assert_eq!(site.requested_ranges(), ranges, "{tag:?} {faults:?}");
         }
     }
 }
@@ -157,8 +160,8 @@ async fn a_partial_download_is_resumed_after_a_restart() {
     for changed in [false, true] {
         let scene = CatalogScene::new();
         let site = Site::start(&scene.authority).await;
-        site.put("/a.wasm", &bytes, Some("\"1\""));
-        site.fail([ResponseFault::Stall(MEGABYTE + 1000)]);
+        site.put_file("/a.wasm", &bytes, Some("\"1\""));
+        site.add_faults([ResponseFault::Stall(MEGABYTE + 1000)]);
         let (catalog, reference) = (scene.catalog(), site.url("/a.wasm"));
         let (stalled, wait) = tokio::sync::oneshot::channel();
         let stalled = std::sync::Mutex::new(Some(stalled));
@@ -186,7 +189,7 @@ async fn a_partial_download_is_resumed_after_a_restart() {
         config.store = Some(store);
         let next = component(2 * MEGABYTE, 2);
         if changed {
-            site.put("/a.wasm", &next, Some("\"2\""));
+            site.put_file("/a.wasm", &next, Some("\"2\""));
         }
         let catalog = admittance_catalog::Catalog::new(config).unwrap();
         let module = scene.obtain(&catalog, &site.url("/a.wasm")).await.unwrap();
@@ -270,12 +273,12 @@ async fn server_faults_are_retried_or_reported() {
         scene.config.size_limit = 200_000;
         scene.config.network.read_timeout = Duration::from_millis(300);
         let site = Site::start(&scene.authority).await;
-        site.put("/a.wasm", &bytes, None);
-        site.put("/b.wasm", &bytes, None);
-        site.fail(faults.clone());
-        let pin = Some(Digest::of(&bytes));
+        site.put_file("/a.wasm", &bytes, None);
+        site.put_file("/b.wasm", &bytes, None);
+        site.add_faults(faults.clone());
+        let pin = Some(Digest::of_bytes(&bytes));
         let result = scene
-            .obtain_as(&scene.catalog(), &site.url("/a.wasm"), pin, Freshness::PreferRecorded)
+            .obtain_with(&scene.catalog(), &site.url("/a.wasm"), pin, Freshness::PreferRecorded)
             .await;
         match (result, expected) {
             (Ok(module), None) => assert_eq!(module.bytes(), bytes.as_slice()),
@@ -287,7 +290,7 @@ async fn server_faults_are_retried_or_reported() {
         }
         assert_eq!(site.requests().len(), request_count, "{faults:?}");
         if let [ResponseFault::Status(429, Some("1"))] = faults.as_slice() {
-            let retries = scene.retries();
+            let retries = scene.take_retries();
             assert!(retries[0].0 >= Duration::from_secs(1), "{retries:?}");
         }
     }
@@ -298,10 +301,10 @@ async fn server_faults_are_retried_or_reported() {
 async fn a_cookie_is_sent_only_to_its_origin() {
     let scene = CatalogScene::new();
     let (site, other) = (Site::start(&scene.authority).await, Site::start(&scene.authority).await);
-    site.put("/a.wasm", &component(1000, 1), None);
-    other.put("/b.wasm", &component(1000, 1), None);
+    site.put_file("/a.wasm", &component(1000, 1), None);
+    other.put_file("/b.wasm", &component(1000, 1), None);
     let elsewhere = other.url("/b.wasm").leak();
-    site.fail([
+    site.add_faults([
         ResponseFault::Cookie("seen=1; Path=/; Secure; HttpOnly"),
         ResponseFault::Cookie("seen=2"),
         ResponseFault::Cookie("more=a=b"),
@@ -316,7 +319,7 @@ async fn a_cookie_is_sent_only_to_its_origin() {
     assert_eq!(cookies(&site), expected.map(|cookie| cookie.map(str::to_owned)));
     assert_eq!(cookies(&other), [None]);
     let (catalog, url) = (scene.catalog(), site.url("/a.wasm"));
-    let result = scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await;
+    let result = scene.obtain_with(&catalog, &url, None, Freshness::Resolve).await;
     result.unwrap();
     assert_eq!(cookies(&site).last(), Some(&None));
 }
@@ -325,7 +328,7 @@ async fn a_cookie_is_sent_only_to_its_origin() {
 async fn content_that_is_not_webassembly_is_refused() {
     let scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
-    site.put("/a.wasm", b"<!doctype html>", None);
+    site.put_file("/a.wasm", b"<!doctype html>", None);
     let catalog = scene.catalog();
     let error = scene.obtain(&catalog, &site.url("/a.wasm")).await.unwrap_err();
     assert!(matches!(error, Error::NotWebAssembly { .. }), "{error}");
@@ -340,7 +343,7 @@ async fn a_server_that_is_unreachable_or_lacks_trusted_tls_is_reported() {
     let mut scene = CatalogScene::new();
     scene.config.network.attempts = 2;
     let site = Site::start(&scene.authority).await;
-    site.put("/a.wasm", &component(1000, 1), None);
+    site.put_file("/a.wasm", &component(1000, 1), None);
     let plain = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let plain_url = format!("https://{}/a.wasm", plain.local_addr().unwrap());
     tokio::spawn(async move {
@@ -360,7 +363,7 @@ async fn a_server_that_is_unreachable_or_lacks_trusted_tls_is_reported() {
         matches!(error, Error::Unreachable { .. }) && error.is_transient(),
         "{error}"
     );
-    assert_eq!(scene.retries().len(), 1);
+    assert_eq!(scene.take_retries().len(), 1);
 
     scene.config.network.ca = None;
     let error = scene.obtain(&scene.catalog(), &site.url("/a.wasm")).await.unwrap_err();
@@ -373,15 +376,15 @@ async fn concurrent_requests_for_a_module_share_one_fetch() {
     let scene = Arc::new(CatalogScene::new());
     let site = Site::start(&scene.authority).await;
     let bytes = component(MEGABYTE, 1);
-    site.put("/a.wasm", &bytes, None);
+    site.put_file("/a.wasm", &bytes, None);
     for (faults, request_count) in [(vec![ResponseFault::Status(410, None)], 1), (Vec::new(), 2)] {
         let catalog = scene.catalog();
         let failing = !faults.is_empty();
-        site.fail(faults);
+        site.add_faults(faults);
         let tasks: Vec<_> = (0..8)
             .map(|_| {
                 let (scene, catalog, url) = (scene.clone(), catalog.clone(), site.url("/a.wasm"));
-                tokio::spawn(async move { scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await })
+                tokio::spawn(async move { scene.obtain_with(&catalog, &url, None, Freshness::Resolve).await })
             })
             .collect();
         for task in tasks {

@@ -12,24 +12,24 @@ use serde_json::{Value, json};
 use crate::{
     registry::{Registry, RegistryLogin},
     scene::CatalogScene,
-    signatures::{self, index, put_blob, put_manifest},
+    signatures::{self, index_json, put_blob, put_manifest},
 };
 
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 
 async fn put_image(registry: &Registry, tag: &str, configuration: &Value) -> (Value, Value) {
     let config = put_blob(registry, &configuration.to_string()).await;
     let layer = put_blob(registry, "a layer").await;
-    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
+    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": [layer]});
     let descriptor = put_manifest(registry, tag, &manifest).await;
     (manifest, descriptor)
 }
 
-fn image(registry: &Registry, tag: &str) -> OciReference {
+fn image_reference(registry: &Registry, tag: &str) -> OciReference {
     format!("{}/plugins/a:{tag}", registry.name).parse().unwrap()
 }
 
-fn json_of(text: &str) -> Value {
+fn parse_json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
@@ -56,31 +56,34 @@ async fn manifests_and_configurations_of_images_are_read() {
         entry["platform"] = json!({"os": os, "architecture": architecture});
         entry
     };
-    let all = index(&[
+    let all = index_json(&[
         entry(&other, "windows", architecture),
         entry(&image_descriptor, "linux", architecture),
     ]);
     let index_descriptor = put_manifest(&registry, "all", &all).await;
-    put_manifest(&registry, "foreign", &index(&[entry(&other, "linux", "s390")])).await;
+    put_manifest(&registry, "foreign", &index_json(&[entry(&other, "linux", "s390")])).await;
 
-    let fetched_manifest = images.manifest(&image(&registry, "1")).await.unwrap();
+    let fetched_manifest = images.manifest(&image_reference(&registry, "1")).await.unwrap();
     assert_eq!(json!(fetched_manifest.digest.to_string()), image_descriptor["digest"]);
-    assert_eq!(json_of(fetched_manifest.json.get()), manifest);
-    let fetched_manifest = images.manifest(&image(&registry, "all")).await.unwrap();
+    assert_eq!(parse_json(fetched_manifest.json.get()), manifest);
+    let fetched_manifest = images.manifest(&image_reference(&registry, "all")).await.unwrap();
     assert_eq!(json!(fetched_manifest.digest.to_string()), index_descriptor["digest"]);
-    assert_eq!(json_of(fetched_manifest.json.get()), all);
+    assert_eq!(parse_json(fetched_manifest.json.get()), all);
     for tag in ["1", "all"] {
-        let (fetched_manifest, configuration) = images.configuration(&image(&registry, tag)).await.unwrap();
+        let (fetched_manifest, configuration) = images.configuration(&image_reference(&registry, tag)).await.unwrap();
         assert_eq!(json!(fetched_manifest.digest.to_string()), image_descriptor["digest"]);
-        assert_eq!(json_of(configuration.get())["config"]["User"], "nobody");
+        assert_eq!(parse_json(configuration.get())["config"]["User"], "nobody");
     }
-    let error = images.configuration(&image(&registry, "foreign")).await.unwrap_err();
+    let error = images
+        .configuration(&image_reference(&registry, "foreign"))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("none of them for linux/"), "{error}");
-    let error = images.manifest(&image(&registry, "none")).await.unwrap_err();
+    let error = images.manifest(&image_reference(&registry, "none")).await.unwrap_err();
     assert!(error.to_string().contains("no such artifact"), "{error}");
 
-    let cached_image = image(&registry, "1");
-    let uncached_image = image(&registry, "other");
+    let cached_image = image_reference(&registry, "1");
+    let uncached_image = image_reference(&registry, "other");
     drop(registry);
     images.manifest(&cached_image).await.unwrap();
     images.configuration(&cached_image).await.unwrap();
@@ -93,7 +96,7 @@ async fn signatures_of_images_are_verified() {
     let registry = Registry::start(RegistryLogin::Open, None).await;
     let images = || RegistryImages::new(scene.catalog());
     let (_, descriptor) = put_image(&registry, "1", &json!({})).await;
-    let image = image(&registry, "1");
+    let image = image_reference(&registry, "1");
     let (signer, other) = (signatures::CosignKey::new(), signatures::CosignKey::new());
     let key_signers = |signers: &[&signatures::CosignKey], annotations: &[(&str, &str)]| Signers {
         all: signers.iter().map(|signer| Signer::Key(signer.public_key())).collect(),
@@ -103,7 +106,7 @@ async fn signatures_of_images_are_verified() {
             .collect::<BTreeMap<_, _>>(),
     };
     assert_error(
-        images().signed(&image, &key_signers(&[&signer], &[])).await,
+        images().verify_signatures(&image, &key_signers(&[&signer], &[])).await,
         "found: none",
     );
 
@@ -121,33 +124,35 @@ async fn signatures_of_images_are_verified() {
     let mut layer = put_blob(&registry, &payload).await;
     layer["mediaType"] = json!("application/vnd.dev.cosign.simplesigning.v1+json");
     layer["annotations"] = json!({"dev.cosignproject.cosign/signature": signer.sign(payload.as_bytes())});
-    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
+    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": [layer]});
     put_manifest(&registry, &format!("{}.sig", digest.replace(':', "-")), &manifest).await;
 
     let reader = images();
     for annotations in [&[][..], &[("env", "prod")]] {
         let signed_digest = reader
-            .signed(&image, &key_signers(&[&signer], annotations))
+            .verify_signatures(&image, &key_signers(&[&signer], annotations))
             .await
             .unwrap();
         assert_eq!(signed_digest.to_string(), digest);
     }
     assert_error(
         reader
-            .signed(&image, &key_signers(&[&signer], &[("env", "test")]))
+            .verify_signatures(&image, &key_signers(&[&signer], &[("env", "test")]))
             .await,
         "found: none",
     );
     assert_error(
-        reader.signed(&image, &key_signers(&[&other], &[])).await,
+        reader.verify_signatures(&image, &key_signers(&[&other], &[])).await,
         "it needs a signature by the key",
     );
     assert_error(
-        reader.signed(&image, &key_signers(&[&signer, &other], &[])).await,
+        reader
+            .verify_signatures(&image, &key_signers(&[&signer, &other], &[]))
+            .await,
         "no valid signature",
     );
     assert_error(
-        reader.signed(&image, &key_signers(&[], &[])).await,
+        reader.verify_signatures(&image, &key_signers(&[], &[])).await,
         "no signer is named",
     );
     for (all, part) in [
@@ -165,7 +170,7 @@ async fn signatures_of_images_are_verified() {
             all: vec![all],
             ..Signers::default()
         };
-        assert_error(reader.signed(&image, &signers).await, part);
+        assert_error(reader.verify_signatures(&image, &signers).await, part);
     }
     let (authority, stranger) = (CodeAuthority::new(), CodeAuthority::new());
     let certified = |certificate: String, chain: Option<Vec<String>>, must_be_logged| Signers {
@@ -178,7 +183,9 @@ async fn signatures_of_images_are_verified() {
     };
     let own_certificate = || authority.certify(&signer);
     for chain in [None, Some(vec![stranger.pem(), authority.pem()])] {
-        let signed = reader.signed(&image, &certified(own_certificate(), chain, false)).await;
+        let signed = reader
+            .verify_signatures(&image, &certified(own_certificate(), chain, false))
+            .await;
         assert_eq!(signed.unwrap().to_string(), digest);
     }
     for (signers, part) in [
@@ -196,10 +203,13 @@ async fn signatures_of_images_are_verified() {
         ),
         (certified("no text".to_owned(), None, false), "not the PEM text"),
     ] {
-        assert_error(reader.signed(&image, &signers).await, part);
+        assert_error(reader.verify_signatures(&image, &signers).await, part);
     }
     drop(registry);
-    reader.signed(&image, &key_signers(&[&signer], &[])).await.unwrap();
+    reader
+        .verify_signatures(&image, &key_signers(&[&signer], &[]))
+        .await
+        .unwrap();
 }
 
 struct CodeAuthority(CertifiedIssuer<'static, KeyPair>);

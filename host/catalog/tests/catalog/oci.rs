@@ -8,7 +8,7 @@ use crate::{
     pushing::push,
     registry::{Registry, RegistryLogin, USER},
     scene::{CatalogScene, component},
-    signatures::{index, put_blob, put_manifest},
+    signatures::{index_json, put_blob, put_manifest},
     tokens::{IDENTITY_TOKEN, TokenServer},
 };
 
@@ -29,7 +29,7 @@ async fn a_tag_is_resolved_again_only_on_request() {
 
     let moved = push(&catalog, &name, &second).await.unwrap();
     let get = async |reference: &str, pinned, freshness| {
-        let module = scene.obtain_as(&scene.catalog(), reference, pinned, freshness).await;
+        let module = scene.obtain_with(&scene.catalog(), reference, pinned, freshness).await;
         module.map(|module| module.digest())
     };
     let old = format!("oci://{}", pushed.reference);
@@ -50,7 +50,7 @@ async fn a_tag_is_resolved_again_only_on_request() {
         let digest = get(reference, pinned, freshness).await.unwrap();
         assert_eq!(digest, expected, "{reference} {pinned:?} {freshness:?}");
     }
-    let error = get(&tag, Some(Digest::of("other")), Freshness::PreferRecorded)
+    let error = get(&tag, Some(Digest::of_bytes("other")), Freshness::PreferRecorded)
         .await
         .unwrap_err();
     assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
@@ -86,8 +86,8 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
         .await
         .unwrap();
     let tag = format!("oci://{}/plugins/a:1", registry.name);
-    let put_index = async |entries: &[serde_json::Value]| put_manifest(&registry, "1", &index(entries)).await;
-    let obtain_again = async || scene.obtain_as(&catalog, &tag, None, Freshness::Resolve).await;
+    let put_index = async |entries: &[serde_json::Value]| put_manifest(&registry, "1", &index_json(entries)).await;
+    let obtain_again = async || scene.obtain_with(&catalog, &tag, None, Freshness::Resolve).await;
 
     let descriptor = put_index(&[manifest(&second, "amd64"), manifest(&pushed, "wasm")]).await;
     assert_eq!(obtain_again().await.unwrap().bytes().as_ref(), module);
@@ -169,12 +169,17 @@ async fn modules_with_older_media_types_or_in_archives_are_obtained() {
         let reference = put_artifact(tag, layers).await;
         let obtained_module = scene.obtain(&catalog, &reference).await.unwrap();
         assert_eq!(obtained_module.bytes().as_ref(), module, "{tag}");
-        let pin = Some(Digest::of(&module));
+        let pin = Some(Digest::of_bytes(&module));
         scene
-            .obtain_as(&catalog, &reference, pin, Freshness::Resolve)
+            .obtain_with(&catalog, &reference, pin, Freshness::Resolve)
             .await
             .unwrap();
-        let error = scene.obtain_as(&catalog, &reference, Some(Digest::of("other")), Freshness::Resolve);
+        let error = scene.obtain_with(
+            &catalog,
+            &reference,
+            Some(Digest::of_bytes("other")),
+            Freshness::Resolve,
+        );
         assert!(matches!(error.await, Err(Error::DigestMismatch { .. })), "{tag}");
     }
     let mut cut = image.clone();
@@ -221,7 +226,7 @@ fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
 async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password() {
     let scene = CatalogScene::new();
     let (certificate, key) = (scene.path("registry.pem"), scene.path("registry.key"));
-    scene.authority.write(&certificate, &key);
+    scene.authority.write_certificate(&certificate, &key);
     let registry = Registry::start(RegistryLogin::Basic, Some((&certificate, &key))).await;
     let name = format!("{}/a:1", registry.name);
     let reference = format!("oci://{name}");
@@ -237,7 +242,7 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
         "{error}"
     );
 
-    scene.docker_config(&json!({"auths": {&registry.name: {"username": "ada", "password": "wrong"}}}));
+    scene.write_docker_config(&json!({"auths": {&registry.name: {"username": "ada", "password": "wrong"}}}));
     let error = scene.obtain(&catalog, &reference).await.unwrap_err().to_string();
     assert!(error.contains("was refused as the user `ada`"), "{error}");
     assert!(!error.contains("wrong"), "{error}");
@@ -247,7 +252,7 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
     let user = json!({"username": USER.0, "password": USER.1});
     let other = json!({"username": "ada", "password": "wrong"});
     let (of_repository, beside) = (format!("{}/a", registry.name), format!("{}/b", registry.name));
-    scene.docker_config(&json!({"auths": {&registry.name: other, of_repository: user, beside: other}}));
+    scene.write_docker_config(&json!({"auths": {&registry.name: other, of_repository: user, beside: other}}));
     push(&catalog, &name, &bytes).await.unwrap();
     scene.log_in(&registry.name);
     assert_eq!(
@@ -266,12 +271,12 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
 
 /// The environment variable that is set if the test runs again in a child process. The `PATH` of this child process
 /// contains the credential helpers.
-const HELPED: &str = "ADMITTANCE_TEST_HELPED";
+const HELPER_VARIABLE: &str = "ADMITTANCE_TEST_HELPED";
 
 #[tokio::test]
 async fn credentials_are_obtained_from_docker_credential_helpers() {
-    if env::var_os(HELPED).is_some() {
-        return with_helpers().await;
+    if env::var_os(HELPER_VARIABLE).is_some() {
+        return test_credential_helpers().await;
     }
     let directory = tempfile::TempDir::new().unwrap();
     let (user, password) = USER;
@@ -301,7 +306,7 @@ async fn credentials_are_obtained_from_docker_credential_helpers() {
             "oci::credentials_are_obtained_from_docker_credential_helpers",
         ])
         .env("PATH", path.unwrap())
-        .env(HELPED, "1")
+        .env(HELPER_VARIABLE, "1")
         .output()
         .await
         .unwrap();
@@ -309,7 +314,7 @@ async fn credentials_are_obtained_from_docker_credential_helpers() {
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
-async fn with_helpers() {
+async fn test_credential_helpers() {
     let scene = CatalogScene::new();
     let registry = Registry::start(RegistryLogin::Basic, None).await;
     let name = format!("{}/a:1", registry.name);
@@ -320,7 +325,7 @@ async fn with_helpers() {
         ("credsStore", json!("bad"), Some("the keychain is locked")),
         ("credsStore", json!("absent"), Some("cannot be started")),
     ] {
-        scene.docker_config(&json!({key: value}));
+        scene.write_docker_config(&json!({key: value}));
         let pushed = push(&scene.catalog(), &name, &component(1000, 1)).await;
         match (pushed, expected) {
             (Ok(_), None) => {}
@@ -343,7 +348,7 @@ async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_require
         signed_by: &signed_by,
     };
     let (certificate, key) = (scene.path("registry.pem"), scene.path("registry.key"));
-    scene.authority.write(&certificate, &key);
+    scene.authority.write_certificate(&certificate, &key);
     let registry = Registry::start(access, Some((&certificate, &key))).await;
     let name = format!("{}/plugins/a:1", registry.name);
     let reference = format!("oci://{name}");
@@ -372,20 +377,20 @@ async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_require
     *tokens.life.lock().unwrap() = -300;
     let new_catalog = scene.catalog();
     let error = scene
-        .obtain_as(&new_catalog, &reference, None, Freshness::Resolve)
+        .obtain_with(&new_catalog, &reference, None, Freshness::Resolve)
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Unauthorized { .. }), "{error}");
     *tokens.life.lock().unwrap() = 300;
     scene
-        .obtain_as(&new_catalog, &reference, None, Freshness::Resolve)
+        .obtain_with(&new_catalog, &reference, None, Freshness::Resolve)
         .await
         .unwrap();
 
     // `docker login` stores an identity token in this form if the registry issues one.
-    scene.docker_config(&json!({"auths": {&registry.name: {"identitytoken": IDENTITY_TOKEN}}}));
+    scene.write_docker_config(&json!({"auths": {&registry.name: {"identitytoken": IDENTITY_TOKEN}}}));
     scene
-        .obtain_as(&scene.catalog(), &reference, None, Freshness::Resolve)
+        .obtain_with(&scene.catalog(), &reference, None, Freshness::Resolve)
         .await
         .unwrap();
 }
@@ -402,7 +407,7 @@ async fn no_credentials_are_sent_without_tls() {
         signed_by: &signed_by,
     };
     let (certificate, key) = (scene.path("registry.pem"), scene.path("registry.key"));
-    scene.authority.write(&certificate, &key);
+    scene.authority.write_certificate(&certificate, &key);
     let registry = Registry::start(access, Some((&certificate, &key))).await;
     scene.log_in(&registry.name);
     let name = format!("{}/plugins/a:1", registry.name);
@@ -436,13 +441,13 @@ async fn an_artifact_without_a_module_is_refused() {
     let error = scene.obtain(&small, &format!("oci://{name}")).await.unwrap_err();
     assert!(matches!(error, Error::ModuleTooLarge { size: 100_000, .. }), "{error}");
 
-    let blob = registry.blob(&pushed.module.to_string());
+    let blob = registry.blob_path(&pushed.module.to_string());
     let mut bytes = fs::read(&blob).unwrap();
     bytes[50_000] ^= 1;
     fs::write(&blob, &bytes).unwrap();
     let error = scene.obtain(&catalog, &format!("oci://{name}")).await.unwrap_err();
     assert!(matches!(error, Error::ContentMismatch { .. }), "{error}");
-    fs::write(registry.blob(&pushed.manifest.to_string()), "{}").unwrap();
+    fs::write(registry.blob_path(&pushed.manifest.to_string()), "{}").unwrap();
     let error = scene
         .obtain(&catalog, &format!("oci://{}", pushed.reference))
         .await

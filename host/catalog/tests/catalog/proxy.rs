@@ -3,7 +3,7 @@ use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::{
     scene::{CatalogScene, component},
-    site::{Site, read_head, send},
+    site::{Site, read_request_head, send_response},
 };
 
 #[tokio::test]
@@ -11,7 +11,7 @@ async fn requests_go_through_the_configured_proxy() {
     let mut scene = CatalogScene::new();
     scene.config.network.attempts = 1;
     let site = Site::start(&scene.authority).await;
-    site.put("/a.wasm", &component(1000, 1), None);
+    site.put_file("/a.wasm", &component(1000, 1), None);
     for (status, expected) in [
         ("200 OK", None),
         (
@@ -24,13 +24,13 @@ async fn requests_go_through_the_configured_proxy() {
         let address = proxy.local_addr().unwrap();
         let serving = tokio::spawn(async move {
             let (mut client, _) = proxy.accept().await.unwrap();
-            let request = read_head(&mut client).await.unwrap().unwrap();
+            let request = read_request_head(&mut client).await.unwrap().unwrap();
             if status == "200 OK" {
                 let mut server = TcpStream::connect(request.path.as_str()).await.unwrap();
                 client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
             } else {
-                send(&mut client, status, &[], Some(0), b"").await.unwrap();
+                send_response(&mut client, status, &[], Some(0), b"").await.unwrap();
             }
             request.path
         });

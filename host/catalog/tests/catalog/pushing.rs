@@ -13,10 +13,10 @@ use crate::{
 };
 
 pub(crate) async fn push(catalog: &Catalog, reference: &str, bytes: &[u8]) -> Result<PushedArtifact, Error> {
-    push_with(catalog, reference, bytes, &BTreeMap::new(), &|_| {}).await
+    push_with_annotations(catalog, reference, bytes, &BTreeMap::new(), &|_| {}).await
 }
 
-async fn push_with(
+async fn push_with_annotations(
     catalog: &Catalog,
     reference: &str,
     bytes: &[u8],
@@ -43,7 +43,7 @@ async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
     let name = format!("{}/plugins/a:1.0", registry.name);
     let annotations = BTreeMap::from([("org.opencontainers.image.version".to_owned(), "1.0".to_owned())]);
     let reports = std::sync::Mutex::new(Vec::new());
-    let pushed = push_with(&catalog, &name, &bytes, &annotations, &|progress| {
+    let pushed = push_with_annotations(&catalog, &name, &bytes, &annotations, &|progress| {
         reports.lock().unwrap().push(progress);
     })
     .await
@@ -59,10 +59,11 @@ async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
     );
     assert_eq!(pushed.reference.to_string(), format!("{name}@{}", pushed.manifest));
 
-    let json = |digest: &str| -> Value { serde_json::from_slice(&fs::read(registry.blob(digest)).unwrap()).unwrap() };
+    let json =
+        |digest: &str| -> Value { serde_json::from_slice(&fs::read(registry.blob_path(digest)).unwrap()).unwrap() };
     let manifest = json(&pushed.manifest.to_string());
     let config = manifest["config"]["digest"].as_str().unwrap();
-    let config_size = fs::metadata(registry.blob(config)).unwrap().len();
+    let config_size = fs::metadata(registry.blob_path(config)).unwrap().len();
     assert_eq!(
         manifest,
         json!({
@@ -90,8 +91,10 @@ async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
             },
         })
     );
-    assert_eq!(fs::read(registry.blob(&pushed.module.to_string())).unwrap(), bytes);
-    let second_push = push_with(&catalog, &name, &bytes, &annotations, &|_| {}).await.unwrap();
+    assert_eq!(fs::read(registry.blob_path(&pushed.module.to_string())).unwrap(), bytes);
+    let second_push = push_with_annotations(&catalog, &name, &bytes, &annotations, &|_| {})
+        .await
+        .unwrap();
     assert_eq!(second_push, pushed);
     let module = scene.obtain(&catalog, &format!("oci://{name}")).await.unwrap();
     assert_eq!(module.digest(), pushed.module);
@@ -103,7 +106,7 @@ async fn a_refused_push_is_reported_with_the_reason() {
     let registry = Registry::start(RegistryLogin::Basic, None).await;
     let catalog = scene.catalog();
     let name = format!("{}/a:1", registry.name);
-    let pinned = format!("{}/a@{}", registry.name, admittance_catalog::Digest::of("a"));
+    let pinned = format!("{}/a@{}", registry.name, admittance_catalog::Digest::of_bytes("a"));
     let good = component(100, 1);
     for (name, bytes, expected) in [
         (&name, b"\0asm\x01\0\0\0".as_slice(), "it is a core module"),

@@ -16,10 +16,10 @@ use tokio::{
 
 /// The environment variable that contains the path of the program `docker-registry`. If it is not set, the program is
 /// looked for in `PATH`.
-const PROGRAM: &str = "ADMITTANCE_TEST_REGISTRY";
+const PROGRAM_VARIABLE: &str = "ADMITTANCE_TEST_REGISTRY";
 
 /// A timeout that is not reached even on a busy machine.
-const NEVER: Duration = Duration::from_secs(60);
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) enum RegistryLogin<'a> {
@@ -54,7 +54,7 @@ impl Registry {
         let text = configuration(directory.path(), access, tls);
         // The registry reads YAML, of which JSON is a subset.
         fs::write(&config, text.to_string()).unwrap();
-        let mut program = Command::new(program())
+        let mut program = Command::new(find_program())
             .arg("serve")
             .arg(&config)
             .stdin(Stdio::null())
@@ -77,7 +77,7 @@ impl Registry {
             }
             panic!("docker-registry ended:\n{earlier_output}");
         };
-        let name = tokio::time::timeout(NEVER, listening).await.unwrap();
+        let name = tokio::time::timeout(HANG_TIMEOUT, listening).await.unwrap();
         // The registry's output is read, because the registry would block on a full pipe and exit on a closed one.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self {
@@ -87,7 +87,7 @@ impl Registry {
         }
     }
 
-    pub(crate) fn blob(&self, digest: &str) -> PathBuf {
+    pub(crate) fn blob_path(&self, digest: &str) -> PathBuf {
         let hex = digest.trim_start_matches("sha256:");
         self.directory
             .path()
@@ -126,8 +126,8 @@ fn configuration(directory: &Path, access: RegistryLogin<'_>, tls: Option<(&Path
     config
 }
 
-fn program() -> PathBuf {
-    if let Some(path) = env::var_os(PROGRAM) {
+fn find_program() -> PathBuf {
+    if let Some(path) = env::var_os(PROGRAM_VARIABLE) {
         return path.into();
     }
     let directories = env::var_os("PATH").unwrap_or_default();
@@ -135,7 +135,7 @@ fn program() -> PathBuf {
     candidates.into_iter().find(|path| path.is_file()).unwrap_or_else(|| {
         panic!(
             "there is no `docker-registry`: run the tests with `cargo task test`, install Debian's package of \
-             that name, or name the program in {PROGRAM}"
+             that name, or name the program in {PROGRAM_VARIABLE}"
         )
     })
 }

@@ -60,21 +60,21 @@ impl CatalogScene {
         use base64::{Engine as _, engine::general_purpose::STANDARD};
         let (user, password) = USER;
         let auth = STANDARD.encode(format!("{user}:{password}"));
-        self.docker_config(&serde_json::json!({"auths": {registry: {"auth": auth}}}));
+        self.write_docker_config(&serde_json::json!({"auths": {registry: {"auth": auth}}}));
     }
 
-    pub(crate) fn docker_config(&self, config: &serde_json::Value) {
+    pub(crate) fn write_docker_config(&self, config: &serde_json::Value) {
         let path = self.path("docker/config.json");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, config.to_string()).unwrap();
     }
 
     pub(crate) async fn obtain(&self, catalog: &Catalog, reference: &str) -> Result<Module, Error> {
-        self.obtain_as(catalog, reference, None, Freshness::PreferRecorded)
+        self.obtain_with(catalog, reference, None, Freshness::PreferRecorded)
             .await
     }
 
-    pub(crate) async fn obtain_as(
+    pub(crate) async fn obtain_with(
         &self,
         catalog: &Catalog,
         reference: &str,
@@ -91,7 +91,7 @@ impl CatalogScene {
         std::mem::take(&mut *self.reports.lock().unwrap())
     }
 
-    pub(crate) fn retries(&self) -> Vec<(Duration, Error)> {
+    pub(crate) fn take_retries(&self) -> Vec<(Duration, Error)> {
         let retries = self.take_progress().into_iter().filter_map(|progress| match progress {
             FetchProgress::Retrying { after, error } => Some((after, error)),
             _ => None,

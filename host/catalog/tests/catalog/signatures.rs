@@ -44,7 +44,7 @@ impl CosignKey {
         STANDARD.encode(key.sign(&random, bytes).unwrap())
     }
 
-    fn required_of(&self, source: &str) -> SignatureRule {
+    fn rule_for(&self, source: &str) -> SignatureRule {
         let key = PublicKey::from_pem(&self.public_key()).unwrap();
         SignatureRule {
             source: source.parse().unwrap(),
@@ -57,8 +57,8 @@ impl CosignKey {
 async fn a_module_that_no_signature_rule_matches_is_not_fetched() {
     let mut scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
-    site.put("/a.wasm", &component(1000, 1), None);
-    scene.config.signatures = SignaturePolicy::new(vec![CosignKey::new().required_of("https://example.com/**")]);
+    site.put_file("/a.wasm", &component(1000, 1), None);
+    scene.config.signatures = SignaturePolicy::new(vec![CosignKey::new().rule_for("https://example.com/**")]);
     let error = scene.obtain(&scene.catalog(), &site.url("/a.wasm")).await.unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
     assert!(site.requests().is_empty());
@@ -70,8 +70,8 @@ async fn signatures_next_to_a_url_are_found() {
     let site = Site::start(&scene.authority).await;
     let (signer, bytes) = (CosignKey::new(), component(1000, 1));
     let (url, paths) = (site.url("/a.wasm"), ["/a.wasm", "/a.wasm.sig", "/a.wasm.sigstore.json"]);
-    site.put("/a.wasm", &bytes, None);
-    scene.config.signatures = SignaturePolicy::new(vec![signer.required_of("https://**")]);
+    site.put_file("/a.wasm", &bytes, None);
+    scene.config.signatures = SignaturePolicy::new(vec![signer.rule_for("https://**")]);
     let catalog = scene.catalog();
     let requested_paths = || {
         site.requests()
@@ -84,12 +84,15 @@ async fn signatures_next_to_a_url_are_found() {
     assert_eq!(requested_paths(), paths);
 
     let reference: ModuleReference = url.parse().unwrap();
-    site.put("/a.wasm.sig", CosignKey::new().sign(&bytes).as_bytes(), None);
+    site.put_file("/a.wasm.sig", CosignKey::new().sign(&bytes).as_bytes(), None);
     let error = scene.obtain(&catalog, &url).await.unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
-    let error = catalog.load_stored(&reference, Digest::of(&bytes)).await.unwrap_err();
+    let error = catalog
+        .load_stored(&reference, Digest::of_bytes(&bytes))
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
-    site.put("/a.wasm.sig", signer.sign(&bytes).as_bytes(), None);
+    site.put_file("/a.wasm.sig", signer.sign(&bytes).as_bytes(), None);
     let module = scene.obtain(&catalog, &url).await.unwrap();
     assert_eq!(
         requested_paths()
@@ -103,17 +106,17 @@ async fn signatures_next_to_a_url_are_found() {
 
     let earlier_count = requested_paths().len();
     let stored_module = scene.obtain(&scene.catalog(), &url).await.unwrap();
-    assert_eq!(stored_module.verified(), module.verified());
+    assert_eq!(stored_module.verified_signature(), module.verified_signature());
     scene
         .catalog()
-        .load_stored(&reference, Digest::of(&bytes))
+        .load_stored(&reference, Digest::of_bytes(&bytes))
         .await
         .unwrap();
     assert_eq!(requested_paths().len(), earlier_count);
-    scene.config.signatures = SignaturePolicy::new(vec![CosignKey::new().required_of("https://**")]);
+    scene.config.signatures = SignaturePolicy::new(vec![CosignKey::new().rule_for("https://**")]);
     let error = scene
         .catalog()
-        .load_stored(&reference, Digest::of(&bytes))
+        .load_stored(&reference, Digest::of_bytes(&bytes))
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
@@ -130,7 +133,7 @@ async fn signatures_in_a_registry_are_found() {
         let reference = format!("oci://{name}");
         let pushed = push(&scene.catalog(), &name, &component(1000, 1)).await.unwrap();
         let pattern = format!("oci://{}/plugins/**", registry.name);
-        scene.config.signatures = SignaturePolicy::new(vec![signer.required_of(&pattern)]);
+        scene.config.signatures = SignaturePolicy::new(vec![signer.rule_for(&pattern)]);
         let error = scene
             .obtain(&scene.catalog(), &reference)
             .await
@@ -165,7 +168,7 @@ async fn signatures_in_a_registry_are_found() {
                 "mediaType": "application/vnd.oci.image.manifest.v1+json", "size": 2,
                 "digest": entry["digest"], "artifactType": "application/spdx+json",
             });
-            put_manifest(&registry, &format!("sha256-{hex}"), &index(&[other, entry])).await;
+            put_manifest(&registry, &format!("sha256-{hex}"), &index_json(&[other, entry])).await;
         } else {
             put_manifest(&registry, &format!("sha256-{hex}.sig"), &manifest).await;
         }
@@ -175,34 +178,34 @@ async fn signatures_in_a_registry_are_found() {
             "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": pushed.manifest.to_string(),
             "size": 2, "platform": {"os": "wasi", "architecture": "wasm"},
         });
-        put_manifest(&registry, "2", &index(&[entry])).await;
+        put_manifest(&registry, "2", &index_json(&[entry])).await;
         let by_index = format!("oci://{}/plugins/a:2", registry.name);
         let module_of_index = scene.obtain(&scene.catalog(), &by_index).await.unwrap();
-        assert_eq!(module_of_index.verified(), module.verified());
+        assert_eq!(module_of_index.verified_signature(), module.verified_signature());
         drop(registry);
         for pinned in [None, Some(module.digest())] {
             let stored_module = scene
-                .obtain_as(&scene.catalog(), &reference, pinned, Freshness::PreferRecorded)
+                .obtain_with(&scene.catalog(), &reference, pinned, Freshness::PreferRecorded)
                 .await
                 .unwrap();
-            assert_eq!(stored_module.verified(), module.verified());
+            assert_eq!(stored_module.verified_signature(), module.verified_signature());
         }
         let loaded_module = scene.catalog().load_stored(module.reference(), module.digest()).await;
-        assert_eq!(loaded_module.unwrap().verified(), module.verified());
+        assert_eq!(loaded_module.unwrap().verified_signature(), module.verified_signature());
     }
 }
 
 pub(crate) async fn put_blob(registry: &Registry, blob: impl AsRef<[u8]>) -> Value {
     let blob = blob.as_ref();
-    let digest = Digest::of(blob);
+    let digest = Digest::of_bytes(blob);
     let uploads = format!("http://{}/v2/plugins/a/blobs/uploads/", registry.name);
-    let location = request(Method::POST, &uploads, "", b"").await;
+    let location = send_request(Method::POST, &uploads, "", b"").await;
     let url = format!("{location}&digest={digest}");
-    request(Method::PUT, &url, "application/octet-stream", blob).await;
+    send_request(Method::PUT, &url, "application/octet-stream", blob).await;
     json!({"mediaType": "application/json", "digest": digest.to_string(), "size": blob.len()})
 }
 
-pub(crate) fn index(entries: &[Value]) -> Value {
+pub(crate) fn index_json(entries: &[Value]) -> Value {
     json!({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries,
     })
@@ -211,11 +214,11 @@ pub(crate) fn index(entries: &[Value]) -> Value {
 pub(crate) async fn put_manifest(registry: &Registry, tag: &str, manifest: &Value) -> Value {
     let (text, kind) = (manifest.to_string(), manifest["mediaType"].as_str().unwrap());
     let url = format!("http://{}/v2/plugins/a/manifests/{tag}", registry.name);
-    request(Method::PUT, &url, kind, text.as_bytes()).await;
-    json!({"mediaType": kind, "digest": Digest::of(&text).to_string(), "size": text.len()})
+    send_request(Method::PUT, &url, kind, text.as_bytes()).await;
+    json!({"mediaType": kind, "digest": Digest::of_bytes(&text).to_string(), "size": text.len()})
 }
 
-async fn request(method: Method, url: &str, kind: &str, body: &[u8]) -> String {
+async fn send_request(method: Method, url: &str, kind: &str, body: &[u8]) -> String {
     let client = Client::builder(TokioExecutor::new()).build_http();
     let request = http::Request::builder()
         .method(method)

@@ -61,7 +61,7 @@ impl Site {
             address: listener.local_addr().unwrap(),
             state: Arc::default(),
         };
-        let acceptor = TlsAcceptor::from(Arc::new(authority.server()));
+        let acceptor = TlsAcceptor::from(Arc::new(authority.server_config()));
         let serving = site.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -81,12 +81,12 @@ impl Site {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    pub(crate) fn put(&self, path: &str, bytes: &[u8], tag: Option<&str>) {
+    pub(crate) fn put_file(&self, path: &str, bytes: &[u8], tag: Option<&str>) {
         let file = (bytes.to_vec(), tag.map(str::to_owned));
         self.state.lock().unwrap().files.insert(path.to_owned(), file);
     }
 
-    pub(crate) fn fail(&self, faults: impl IntoIterator<Item = ResponseFault>) {
+    pub(crate) fn add_faults(&self, faults: impl IntoIterator<Item = ResponseFault>) {
         self.state.lock().unwrap().faults.extend(faults);
     }
 
@@ -94,7 +94,7 @@ impl Site {
         self.state.lock().unwrap().requests.clone()
     }
 
-    pub(crate) fn ranges(&self) -> Vec<Option<String>> {
+    pub(crate) fn requested_ranges(&self) -> Vec<Option<String>> {
         let requests = self.requests();
         requests
             .iter()
@@ -103,7 +103,7 @@ impl Site {
     }
 
     async fn serve(&self, mut stream: TlsStream<TcpStream>) -> std::io::Result<()> {
-        let Some(request) = read_head(&mut stream).await? else {
+        let Some(request) = read_request_head(&mut stream).await? else {
             return Ok(());
         };
         let (file, fault) = {
@@ -112,7 +112,7 @@ impl Site {
             (state.files.get(&request.path).cloned(), state.faults.pop_front())
         };
         let Some((bytes, tag)) = file else {
-            return finish(stream, "404 Not Found", &[], b"").await;
+            return send_and_close(stream, "404 Not Found", &[], b"").await;
         };
         let mut headers = Vec::new();
         if let Some(tag) = &tag {
@@ -125,7 +125,7 @@ impl Site {
                 .is_none_or(|value| Some(value) == tag.as_ref())
         };
         if tag.is_some() && request.headers.get("if-none-match") == tag.as_ref() && fault.is_none() {
-            return finish(stream, "304 Not Modified", &headers, b"").await;
+            return send_and_close(stream, "304 Not Modified", &headers, b"").await;
         }
         let start: Option<usize> = request
             .headers
@@ -148,42 +148,42 @@ impl Site {
         };
         match fault {
             None | Some(ResponseFault::Whole | ResponseFault::WrongPart) => {
-                finish(stream, status, &headers, body).await
+                send_and_close(stream, status, &headers, body).await
             }
             Some(ResponseFault::Cut(sent)) => {
-                send(&mut stream, status, &headers, Some(body.len() as u64), &body[..sent]).await
+                send_response(&mut stream, status, &headers, Some(body.len() as u64), &body[..sent]).await
             }
             Some(ResponseFault::Stall(sent)) => {
-                send(&mut stream, status, &headers, Some(body.len() as u64), &body[..sent]).await?;
+                send_response(&mut stream, status, &headers, Some(body.len() as u64), &body[..sent]).await?;
                 std::future::pending().await
             }
             Some(ResponseFault::Status(status, retry_after)) => {
                 headers.extend(retry_after.map(|again| format!("retry-after: {again}")));
-                finish(stream, &format!("{status} Trouble"), &headers, b"").await
+                send_and_close(stream, &format!("{status} Trouble"), &headers, b"").await
             }
             Some(ResponseFault::Length(length)) => {
-                send(&mut stream, status, &headers, Some(length), body).await?;
+                send_response(&mut stream, status, &headers, Some(length), body).await?;
                 stream.shutdown().await
             }
             Some(ResponseFault::Endless) => {
-                send(&mut stream, status, &headers, None, body).await?;
+                send_response(&mut stream, status, &headers, None, body).await?;
                 loop {
                     stream.write_all(&[0; 4096]).await?;
                 }
             }
             Some(ResponseFault::Cookie(cookie)) => {
                 headers.extend([format!("set-cookie: {cookie}"), format!("location: {}", request.path)]);
-                finish(stream, "302 Found", &headers, b"").await
+                send_and_close(stream, "302 Found", &headers, b"").await
             }
             Some(ResponseFault::Redirect(location)) => {
                 headers.push(format!("location: {location}"));
-                finish(stream, "302 Found", &headers, b"").await
+                send_and_close(stream, "302 Found", &headers, b"").await
             }
         }
     }
 }
 
-pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<SiteRequest>> {
+pub(crate) async fn read_request_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<SiteRequest>> {
     let mut head = Vec::new();
     // The header is read byte by byte, so that the body stays in the stream.
     while !head.ends_with(b"\r\n\r\n") {
@@ -204,17 +204,17 @@ pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io:
     }))
 }
 
-async fn finish(
+async fn send_and_close(
     mut stream: TlsStream<TcpStream>,
     status: &str,
     headers: &[String],
     body: &[u8],
 ) -> std::io::Result<()> {
-    send(&mut stream, status, headers, Some(body.len() as u64), body).await?;
+    send_response(&mut stream, status, headers, Some(body.len() as u64), body).await?;
     stream.shutdown().await
 }
 
-pub(crate) async fn send(
+pub(crate) async fn send_response(
     stream: &mut (impl AsyncWrite + Unpin),
     status: &str,
     headers: &[String],

@@ -12,18 +12,18 @@ use tempfile::TempDir;
 
 use crate::scene::{CatalogScene, component};
 
-fn key(settings: &str) -> CompiledKey {
-    CompiledKey::new(Digest::of("module"), settings, "engine")
+fn compiled_key(settings: &str) -> CompiledKey {
+    CompiledKey::new(Digest::of_bytes("module"), settings, "engine")
 }
 
-async fn module(scene: &CatalogScene, bytes: &[u8]) -> Module {
+async fn obtain_module(scene: &CatalogScene, bytes: &[u8]) -> Module {
     let path = scene.path("module.wasm");
     fs::write(&path, bytes).unwrap();
     let reference = format!("file:{}", path.display());
     scene.obtain(&scene.catalog(), &reference).await.unwrap()
 }
 
-fn only(scene: &CatalogScene, kind: &str) -> std::path::PathBuf {
+fn only_entry(scene: &CatalogScene, kind: &str) -> std::path::PathBuf {
     let names = scene.stored_files(kind);
     assert_eq!(names.len(), 1, "{names:?}");
     scene.store().directory().join(kind).join(&names[0])
@@ -33,24 +33,27 @@ fn only(scene: &CatalogScene, kind: &str) -> std::path::PathBuf {
 async fn a_store_entry_is_found_only_under_its_key() {
     let scene = CatalogScene::new();
     let store = scene.store();
-    assert_eq!(store.compiled(key("{}")), None);
-    store.keep_compiled(key("{}"), b"code", b"header").unwrap();
-    store.keep_compiled(key("{}"), b"code2", b"header2").unwrap();
-    let CompiledForm { code, header } = store.compiled(key("{}")).unwrap();
+    assert_eq!(store.read_compiled(compiled_key("{}")), None);
+    store.keep_compiled(compiled_key("{}"), b"code", b"header").unwrap();
+    store.keep_compiled(compiled_key("{}"), b"code2", b"header2").unwrap();
+    let CompiledForm { code, header } = store.read_compiled(compiled_key("{}")).unwrap();
     let CompiledCode::File(path) = code else {
         panic!("{code:?}: tests run on a local disk")
     };
     assert!(fs::read(path).unwrap().starts_with(b"code2header2") && header == b"header2");
-    assert_eq!(store.compiled(key("{} ")), None);
-    assert_ne!(key("{}"), CompiledKey::new(Digest::of("module"), "{}", "other engine"));
+    assert_eq!(store.read_compiled(compiled_key("{} ")), None);
+    assert_ne!(
+        compiled_key("{}"),
+        CompiledKey::new(Digest::of_bytes("module"), "{}", "other engine")
+    );
 
-    let stored_module = module(&scene, b"bytes").await;
-    assert_eq!(store.module(stored_module.digest()), None);
+    let stored_module = obtain_module(&scene, b"bytes").await;
+    assert_eq!(store.read_module(stored_module.digest()), None);
     store.insert_module(&stored_module).unwrap();
     store.insert_module(&stored_module).unwrap();
-    assert_eq!(store.module(stored_module.digest()).unwrap(), "bytes");
-    assert_eq!(store.module(Digest::of("other")), None);
-    let changed_module = module(&scene, b"changed").await;
+    assert_eq!(store.read_module(stored_module.digest()).unwrap(), "bytes");
+    assert_eq!(store.read_module(Digest::of_bytes("other")), None);
+    let changed_module = obtain_module(&scene, b"changed").await;
     let loaded_module = scene
         .catalog()
         .load_stored(changed_module.reference(), stored_module.digest())
@@ -70,11 +73,13 @@ async fn a_damaged_store_entry_is_removed() {
     for damage in ["cut", "bit", "empty"] {
         let scene = CatalogScene::new();
         let store = scene.store();
-        store.keep_compiled(key("{}"), b"some code", b"header").unwrap();
-        let stored_module = module(&scene, b"some bytes").await;
+        store
+            .keep_compiled(compiled_key("{}"), b"some code", b"header")
+            .unwrap();
+        let stored_module = obtain_module(&scene, b"some bytes").await;
         store.insert_module(&stored_module).unwrap();
         for kind in ["compiled", "modules"] {
-            let path = only(&scene, kind);
+            let path = only_entry(&scene, kind);
             let mut bytes = fs::read(&path).unwrap();
             match damage {
                 "cut" => bytes.truncate(bytes.len() - 1),
@@ -83,8 +88,8 @@ async fn a_damaged_store_entry_is_removed() {
             }
             fs::write(&path, bytes).unwrap();
         }
-        assert_eq!(store.compiled(key("{}")), None, "{damage}");
-        assert_eq!(store.module(stored_module.digest()), None, "{damage}");
+        assert_eq!(store.read_compiled(compiled_key("{}")), None, "{damage}");
+        assert_eq!(store.read_module(stored_module.digest()), None, "{damage}");
         assert_eq!(scene.stored_files("compiled"), [""; 0], "{damage}");
         assert_eq!(scene.stored_files("modules"), [""; 0], "{damage}");
     }
@@ -138,9 +143,9 @@ async fn the_least_recently_used_entries_are_pruned_first() {
     let scene = CatalogScene::new();
     let store = scene.store();
     for name in ["a", "b", "c", "d"] {
-        store.keep_compiled(key(name), &[0; 1000], b"").unwrap();
+        store.keep_compiled(compiled_key(name), &[0; 1000], b"").unwrap();
     }
-    let old = module(&scene, &component(1000, 1)).await;
+    let old = obtain_module(&scene, &component(1000, 1)).await;
     store.insert_module(&old).unwrap();
     let now = SystemTime::now();
     for (age, kind) in [(50, "compiled"), (100, "modules")] {
@@ -150,10 +155,10 @@ async fn the_least_recently_used_entries_are_pruned_first() {
             File::open(path).unwrap().set_modified(time).unwrap();
         }
     }
-    store.compiled(key("b")).unwrap();
+    store.read_compiled(compiled_key("b")).unwrap();
     let in_use = InUse {
         modules: HashSet::from([old.digest()]),
-        compiled: HashSet::from([key("c")]),
+        compiled: HashSet::from([compiled_key("c")]),
     };
     let size = store.prune(u64::MAX, &in_use).size_left;
     assert_eq!(store.prune(size, &in_use).entries, 0);
@@ -161,10 +166,10 @@ async fn the_least_recently_used_entries_are_pruned_first() {
     assert_eq!((pruned.entries, pruned.size_left + pruned.bytes), (1, size));
     let pruned = store.prune(3500, &in_use);
     assert_eq!(pruned.entries, 1);
-    let is_stored = ["a", "b", "c", "d"].map(|name| store.compiled(key(name)).is_some());
+    let is_stored = ["a", "b", "c", "d"].map(|name| store.read_compiled(compiled_key(name)).is_some());
     assert_eq!(is_stored, [false, true, true, false]);
     assert_eq!(store.prune(0, &in_use).entries, 1);
-    assert!(store.module(old.digest()).is_some() && store.compiled(key("c")).is_some());
+    assert!(store.read_module(old.digest()).is_some() && store.read_compiled(compiled_key("c")).is_some());
 }
 
 #[tokio::test]
@@ -177,9 +182,9 @@ async fn several_programs_can_use_one_store_at_once() {
                 for round in 0..50_u8 {
                     let store = Store::open(&directory).unwrap();
                     store
-                        .keep_compiled(key("shared"), b"", &[seed ^ round; 10_000])
+                        .keep_compiled(compiled_key("shared"), b"", &[seed ^ round; 10_000])
                         .unwrap();
-                    let header = store.compiled(key("shared")).unwrap().header;
+                    let header = store.read_compiled(compiled_key("shared")).unwrap().header;
                     assert!(header.iter().all(|byte| *byte == header[0]) && header.len() == 10_000);
                 }
             })

@@ -22,7 +22,7 @@ use url::Url;
 use crate::{
     authority::HttpsAuthority,
     registry::USER,
-    site::{read_head, send},
+    site::{read_request_head, send_response},
 };
 
 /// The identity token that `docker login` stores instead of a password.
@@ -43,7 +43,7 @@ struct TokenSigner {
 
 impl TokenServer {
     pub(crate) async fn start(authority: &HttpsAuthority) -> Self {
-        let (certificate, key) = authority.sign();
+        let (certificate, key) = authority.issue_certificate();
         let key = EcdsaKeyPair::from_pkcs8(
             &ECDSA_P256_SHA256_FIXED_SIGNING,
             &key.serialize_der(),
@@ -59,14 +59,14 @@ impl TokenServer {
             life: Arc::new(Mutex::new(300)),
             scopes: Arc::default(),
         };
-        let acceptor = TlsAcceptor::from(Arc::new(authority.server()));
+        let acceptor = TlsAcceptor::from(Arc::new(authority.server_config()));
         let (signer, life, scopes) = (tokens.signer.clone(), tokens.life.clone(), tokens.scopes.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let Ok(mut stream) = acceptor.accept(stream).await else {
                     continue;
                 };
-                let Ok(Some(head)) = read_head(&mut stream).await else {
+                let Ok(Some(head)) = read_request_head(&mut stream).await else {
                     continue;
                 };
                 let length = head.headers.get("content-length");
@@ -77,11 +77,11 @@ impl TokenServer {
                     Some((_, query)) => (query.to_owned(), is_user(head.headers.get("authorization"))),
                     None => (form.clone(), form.contains(&format!("refresh_token={IDENTITY_TOKEN}"))),
                 };
-                let scope = parameter(&query, "scope");
+                let scope = query_parameter(&query, "scope");
                 scopes.lock().unwrap().push(scope.clone());
                 let life = *life.lock().unwrap();
                 let (status, answer) = if is_allowed {
-                    ("200 OK", json!({"token": signer.token(&scope, life)}))
+                    ("200 OK", json!({"token": signer.issue_token(&scope, life)}))
                 } else {
                     (
                         "401 Unauthorized",
@@ -90,7 +90,7 @@ impl TokenServer {
                 };
                 let body = answer.to_string();
                 let length = Some(body.len() as u64);
-                let _ = send(&mut stream, status, &[], length, body.as_bytes()).await;
+                let _ = send_response(&mut stream, status, &[], length, body.as_bytes()).await;
             }
         });
         tokens
@@ -107,7 +107,7 @@ fn is_user(authorization: Option<&String>) -> bool {
     authorization == Some(&expected)
 }
 
-fn parameter(query: &str, name: &str) -> String {
+fn query_parameter(query: &str, name: &str) -> String {
     let url = Url::parse(&format!("https://localhost/?{query}")).unwrap();
     let mut pairs = url.query_pairs();
     pairs
@@ -117,7 +117,7 @@ fn parameter(query: &str, name: &str) -> String {
 }
 
 impl TokenSigner {
-    fn token(&self, scope: &str, life: i64) -> String {
+    fn issue_token(&self, scope: &str, life: i64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let now = i64::try_from(now).unwrap();
         let parts: Vec<&str> = scope.split(':').collect();

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     authority::{ecdsa_key, public_pem, sign},
-    subject::{check, check_artifact, manifest, module, outcome},
+    subject::{check, check_artifact, manifest_bytes, module_bytes, outcome},
 };
 
 fn requirement(key: &EcdsaKeyPair) -> Requirement {
@@ -32,7 +32,7 @@ pub(crate) fn payload(manifest: &str, kind: &str) -> String {
     .to_string()
 }
 
-pub(crate) const COSIGN: &str = "cosign container image signature";
+pub(crate) const COSIGN_SIGNATURE_TYPE: &str = "cosign container image signature";
 
 fn simple_signing(payload: &str, signature: &str) -> FoundSignature {
     FoundSignature::SimpleSigning {
@@ -48,11 +48,11 @@ fn simple_signing(payload: &str, signature: &str) -> FoundSignature {
 #[test]
 fn a_signature_must_cover_the_manifest_of_the_module() {
     let key = ecdsa_key();
-    let digest = Digest::of(manifest());
-    let module_digest = Digest::of(module());
-    let good = payload(&digest.to_string(), COSIGN);
-    let of_module = payload(&module_digest.to_string(), COSIGN);
-    let other = payload(&Digest::of("other").to_string(), COSIGN);
+    let digest = Digest::of_bytes(manifest_bytes());
+    let module_digest = Digest::of_bytes(module_bytes());
+    let good = payload(&digest.to_string(), COSIGN_SIGNATURE_TYPE);
+    let of_module = payload(&module_digest.to_string(), COSIGN_SIGNATURE_TYPE);
+    let other = payload(&Digest::of_bytes("other").to_string(), COSIGN_SIGNATURE_TYPE);
     let attestation = payload(&digest.to_string(), "https://example.com/scanned");
     let sign_payload = |payload: &str| simple_signing(payload, &sign(&key, payload.as_bytes()));
     let by = "by the key";
@@ -62,7 +62,7 @@ fn a_signature_must_cover_the_manifest_of_the_module() {
         (
             "of another manifest",
             sign_payload(&other),
-            format!("is over {}, not over {digest}", Digest::of("other")),
+            format!("is over {}, not over {digest}", Digest::of_bytes("other")),
         ),
         (
             "of the module",
@@ -76,7 +76,7 @@ fn a_signature_must_cover_the_manifest_of_the_module() {
         ),
         (
             "no digest",
-            sign_payload(&payload("latest", COSIGN)),
+            sign_payload(&payload("latest", COSIGN_SIGNATURE_TYPE)),
             format!("is over latest, not over {digest}"),
         ),
         (
@@ -109,8 +109,8 @@ fn a_signature_must_cover_the_manifest_of_the_module() {
 #[test]
 fn the_manifest_must_match_the_module_and_the_reference() {
     let key = ecdsa_key();
-    let digest = Digest::of(manifest());
-    let text = payload(&digest.to_string(), COSIGN);
+    let digest = Digest::of_bytes(manifest_bytes());
+    let text = payload(&digest.to_string(), COSIGN_SIGNATURE_TYPE);
     let signatures = vec![simple_signing(&text, &sign(&key, text.as_bytes()))];
     let material_with = |manifest: Option<Vec<u8>>| Material {
         manifest: manifest.map(Blob),
@@ -118,17 +118,17 @@ fn the_manifest_must_match_the_module_and_the_reference() {
     };
     let reference_to =
         |digest: Digest| -> ModuleReference { format!("oci://registry.example.com/a@{digest}").parse().unwrap() };
-    let good = material_with(Some(manifest()));
+    let good = material_with(Some(manifest_bytes()));
     let unrelated = |reference: &ModuleReference, module: &[u8], material: &Material| {
         let error = check(&requirement(&key), reference, module, material).unwrap_err();
         assert!(matches!(error, SignatureError::Unrelated { .. }), "{error}");
     };
     let reference = reference_to(digest);
-    check(&requirement(&key), &reference, &module(), &good).unwrap();
+    check(&requirement(&key), &reference, &module_bytes(), &good).unwrap();
     unrelated(&reference, b"another module", &good);
-    unrelated(&reference_to(Digest::of("other")), &module(), &good);
-    unrelated(&reference, &module(), &material_with(None));
-    unrelated(&reference, &module(), &material_with(Some(b"{}".to_vec())));
+    unrelated(&reference_to(Digest::of_bytes("other")), &module_bytes(), &good);
+    unrelated(&reference, &module_bytes(), &material_with(None));
+    unrelated(&reference, &module_bytes(), &material_with(Some(b"{}".to_vec())));
 }
 
 #[test]
@@ -137,15 +137,15 @@ fn the_error_of_an_unsigned_artifact_says_how_to_sign_it() {
     let error = check_artifact(&requirement(&key), Vec::new()).unwrap_err();
     let fix = format!(
         "sign it with `cosign sign --key <private key> registry.example.com/plugins/a@{}`",
-        Digest::of(manifest())
+        Digest::of_bytes(manifest_bytes())
     );
     assert!(error.to_string().ends_with(&fix), "{error}");
     let reference = "https://example.com/a.wasm".parse().unwrap();
-    let module = module();
+    let module = module_bytes();
     let subject = SignedModule {
         reference: &reference,
         module: &module,
-        digest: Digest::of(&module),
+        digest: Digest::of_bytes(&module),
     };
     let error = verify(&requirement(&key), subject, &Material::default()).unwrap_err();
     let fix = "and publish the bundle at https://example.com/a.wasm.sigstore.json";

@@ -110,7 +110,7 @@ impl SigningAuthority {
         let algorithm = &ECDSA_P256_SHA256_ASN1_SIGNING;
         let key = EcdsaKeyPair::from_pkcs8(algorithm, key.serialized_der(), &SystemRandom::new()).unwrap();
         let signature = sign(&key, payload.as_bytes());
-        let log = self.promise(payload, &signature, &certificate, request.logged_at);
+        let log = self.log_promise(payload, &signature, &certificate, request.logged_at);
         SignedLayer {
             payload: payload.to_owned(),
             signature,
@@ -119,7 +119,7 @@ impl SigningAuthority {
         }
     }
 
-    pub(crate) fn promise(&self, payload: &str, signature: &str, certificate: &str, at: i64) -> Value {
+    pub(crate) fn log_promise(&self, payload: &str, signature: &str, certificate: &str, at: i64) -> Value {
         let digest = digest::digest(&digest::SHA256, payload.as_bytes());
         // The log signs the canonical form of this JSON (RFC 8785), in which the members are sorted by name.
         let body = json!({
@@ -133,10 +133,10 @@ impl SigningAuthority {
                 },
             },
         });
-        self.promise_of(&body, at)
+        self.sign_log_entry(&body, at)
     }
 
-    pub(crate) fn promise_of(&self, body: &Value, at: i64) -> Value {
+    pub(crate) fn sign_log_entry(&self, body: &Value, at: i64) -> Value {
         let key = public_der(self.log.public_key().as_ref());
         let entry = json!({
             "body": STANDARD.encode(body.to_string()),
@@ -165,13 +165,13 @@ impl SignedLayer {
 }
 
 /// The bytes that begin the DER form of every P-256 public key. The point of the key follows them.
-const P256_KEY: [u8; 26] = [
+const P256_KEY_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
 fn public_der(point: &[u8]) -> Vec<u8> {
-    [P256_KEY.as_slice(), point].concat()
+    [P256_KEY_PREFIX.as_slice(), point].concat()
 }
 
 pub(crate) fn public_pem(point: &[u8]) -> String {

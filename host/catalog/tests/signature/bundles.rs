@@ -8,17 +8,17 @@ use sigstore_verify::trust_root::SIGSTORE_STAGING_TRUSTED_ROOT;
 
 use crate::{
     authority::{IDENTITY, ISSUER, SigningAuthority},
-    keyless::requirement,
-    subject::{bundle, check_artifact, check_file, fixture, module, outcome, text},
+    keyless::keyless_requirement,
+    subject::{bundle_signature, check_artifact, check_file, fixture, fixture_text, module_bytes, outcome},
 };
 
 #[test]
 fn bundles_made_by_the_sigstore_client_are_verified() {
-    let root = || TrustRoot::from_json(&text("keyless-root.json")).unwrap();
+    let root = || TrustRoot::from_json(&fixture_text("keyless-root.json")).unwrap();
     let by = "by signer@example.com of https://accounts.example.com at 2025-06-01T12:00:00Z";
     let other = || SigningAuthority::new().trust_root();
     let changed = |name: &str, from: &str, to: &str| {
-        let text = text(name);
+        let text = fixture_text(name);
         assert!(text.contains(from));
         text.replacen(from, to, 1).into_bytes()
     };
@@ -65,11 +65,11 @@ fn bundles_made_by_the_sigstore_client_are_verified() {
             "is over sha256:",
         ),
     ] {
-        let required = requirement(trust_root, IDENTITY, ISSUER);
-        let found = outcome(check_file(&required, &module(), vec![bundle(content)]));
+        let required = keyless_requirement(trust_root, IDENTITY, ISSUER);
+        let found = outcome(check_file(&required, &module_bytes(), vec![bundle_signature(content)]));
         assert!(found.starts_with(expected), "{name}: {found}");
     }
-    let required = requirement(root(), IDENTITY, ISSUER);
+    let required = keyless_requirement(root(), IDENTITY, ISSUER);
     for (name, expected) in [
         ("keyless-statement.sigstore.json", by),
         (
@@ -78,7 +78,7 @@ fn bundles_made_by_the_sigstore_client_are_verified() {
         ),
         ("keyless-message.sigstore.json", "is over sha256:"),
     ] {
-        let found = outcome(check_artifact(&required, vec![bundle(fixture(name))]));
+        let found = outcome(check_artifact(&required, vec![bundle_signature(fixture(name))]));
         assert!(found.starts_with(expected), "{name}: {found}");
     }
 }
@@ -86,17 +86,17 @@ fn bundles_made_by_the_sigstore_client_are_verified() {
 #[test]
 fn a_bundle_made_by_sigstores_public_services_is_verified() {
     let root = TrustRoot::from_json(SIGSTORE_STAGING_TRUSTED_ROOT).unwrap();
-    let required = requirement(root, "*@yossarian.net", "https://github.com/login/oauth");
+    let required = keyless_requirement(root, "*@yossarian.net", "https://github.com/login/oauth");
     let reference: ModuleReference = "file:/opt/services.txt".parse().unwrap();
     let content = fixture("services.txt");
     let subject = SignedModule {
         reference: &reference,
         module: &content,
-        digest: Digest::of(&content),
+        digest: Digest::of_bytes(&content),
     };
     let material = Material {
         manifest: None,
-        signatures: vec![bundle(fixture("services.sigstore.json"))],
+        signatures: vec![bundle_signature(fixture("services.sigstore.json"))],
     };
     let verified = verify(&required, subject, &material).unwrap();
     let VerifiedSignature::Identity {
@@ -126,7 +126,7 @@ fn an_invalid_trust_root_is_refused_with_the_reason() {
         assert!(error.starts_with(expected), "{error}");
     }
     let authority = SigningAuthority::new();
-    let key = text("p256.pub");
+    let key = fixture_text("p256.pub");
     for (certificates, log, expected) in [
         (
             "",

@@ -7,9 +7,9 @@ use admittance_catalog::{
 use rcgen::ExtendedKeyUsagePurpose;
 
 use crate::{
-    artifacts::{COSIGN, payload},
+    artifacts::{COSIGN_SIGNATURE_TYPE, payload},
     authority::{CertificateProperties, SIGNED_AT, SignedLayer, SigningAuthority},
-    subject::{check_artifact, detached, fixture, manifest, outcome, text},
+    subject::{check_artifact, detached_signature, fixture, fixture_text, manifest_bytes, outcome},
 };
 
 /// A validity of almost a hundred years: its begin and end, in seconds relative to the signing.
@@ -17,7 +17,7 @@ const LONG_VALIDITY: (i64, i64) = (-60, 3_000_000_000);
 const ENDED_VALIDITY: (i64, i64) = (-60, 540);
 
 fn sign_layer(authority: &SigningAuthority, validity: (i64, i64), logged_at: i64) -> SignedLayer {
-    let payload = payload(&Digest::of(manifest()).to_string(), COSIGN);
+    let payload = payload(&Digest::of_bytes(manifest_bytes()).to_string(), COSIGN_SIGNATURE_TYPE);
     let request = CertificateProperties {
         validity,
         logged_at,
@@ -26,7 +26,7 @@ fn sign_layer(authority: &SigningAuthority, validity: (i64, i64), logged_at: i64
     authority.sign(&payload, request)
 }
 
-fn required(signed: &SignedLayer, log: Option<&SigningAuthority>, must_be_logged: bool) -> Requirement {
+fn certificate_requirement(signed: &SignedLayer, log: Option<&SigningAuthority>, must_be_logged: bool) -> Requirement {
     Requirement::Certified(CertificateRequirement {
         certificate: SigningCertificate::new(&signed.certificate, None).unwrap(),
         trust_root: log.map(SigningAuthority::trust_root),
@@ -49,7 +49,7 @@ fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
     let late_layer = sign_layer(&own_authority, ENDED_VALIDITY, SIGNED_AT + 541);
     let other_key_layer = sign_layer(&own_authority, ENDED_VALIDITY, SIGNED_AT);
     let layer_in_other_log = SignedLayer {
-        log: other_authority.promise(
+        log: other_authority.log_promise(
             &good_layer.payload,
             &good_layer.signature,
             &good_layer.certificate,
@@ -146,13 +146,13 @@ fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
         (
             "of bytes",
             &good_layer,
-            detached(fixture("p256.sig")),
+            detached_signature(fixture("p256.sig")),
             None,
             false,
             "was made by another key",
         ),
     ] {
-        let required = required(signer, log, must_be_logged);
+        let required = certificate_requirement(signer, log, must_be_logged);
         let actual = outcome(check_artifact(&required, vec![signature]));
         assert!(actual.starts_with(expected), "{name}: {actual}");
     }
@@ -218,7 +218,7 @@ fn a_certificate_must_allow_code_signing_and_be_issued_by_the_authority() {
         ("too early", &early_certificate, None, "it is not valid before"),
         (
             "a key",
-            &text("p256.pub"),
+            &fixture_text("p256.pub"),
             None,
             "it is not the PEM text of a certificate",
         ),

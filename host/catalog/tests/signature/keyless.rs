@@ -8,12 +8,14 @@ use rcgen::{ExtendedKeyUsagePurpose, SanType};
 use serde_json::json;
 
 use crate::{
-    artifacts::{COSIGN, payload},
+    artifacts::{COSIGN_SIGNATURE_TYPE, payload},
     authority::{CertificateProperties, IDENTITY, ISSUER, SIGNED_AT, SignedLayer, SigningAuthority},
-    subject::{check_artifact, check_file, detached, fixture, manifest, module, outcome, text},
+    subject::{
+        check_artifact, check_file, detached_signature, fixture, fixture_text, manifest_bytes, module_bytes, outcome,
+    },
 };
 
-pub(crate) fn requirement(trust_root: TrustRoot, identity: &str, issuer: &str) -> Requirement {
+pub(crate) fn keyless_requirement(trust_root: TrustRoot, identity: &str, issuer: &str) -> Requirement {
     Requirement::Keyless(Keyless {
         trust_root,
         identity: identity.parse().unwrap(),
@@ -21,8 +23,8 @@ pub(crate) fn requirement(trust_root: TrustRoot, identity: &str, issuer: &str) -
     })
 }
 
-fn good_payload() -> String {
-    payload(&Digest::of(manifest()).to_string(), COSIGN)
+fn manifest_payload() -> String {
+    payload(&Digest::of_bytes(manifest_bytes()).to_string(), COSIGN_SIGNATURE_TYPE)
 }
 
 #[test]
@@ -110,8 +112,8 @@ fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
             "is not proven to be in a log of the trust root: integrated time",
         ),
     ] {
-        let required = requirement(authority.trust_root(), identity, issuer);
-        let signed = authority.sign(&good_payload(), request);
+        let required = keyless_requirement(authority.trust_root(), identity, issuer);
+        let signed = authority.sign(&manifest_payload(), request);
         let actual = outcome(check_artifact(&required, vec![signed.simple_signing()]));
         assert!(actual.starts_with(expected), "{name}: {actual}");
     }
@@ -121,13 +123,13 @@ fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
 fn a_signature_must_match_its_certificate_and_its_log_entry() {
     let authority = SigningAuthority::new();
     let other = SigningAuthority::new();
-    let good = || authority.sign(&good_payload(), CertificateProperties::default());
+    let good = || authority.sign(&manifest_payload(), CertificateProperties::default());
     let changed_signature = |change: &dyn Fn(&mut SignedLayer)| {
         let mut signed = good();
         change(&mut signed);
         signed.simple_signing()
     };
-    let elsewhere = payload(&Digest::of("other").to_string(), COSIGN);
+    let elsewhere = payload(&Digest::of_bytes("other").to_string(), COSIGN_SIGNATURE_TYPE);
     let unlogged = "is not proven to be in a log of the trust root";
     let damaged = "is damaged";
     for (name, found_signature, expected) in [
@@ -137,7 +139,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
             changed_signature(&|signed| {
                 let by_other = other.sign(&signed.payload, CertificateProperties::default());
                 let (signature, certificate) = (&by_other.signature, &by_other.certificate);
-                signed.log = authority.promise(&signed.payload, signature, certificate, SIGNED_AT);
+                signed.log = authority.log_promise(&signed.payload, signature, certificate, SIGNED_AT);
                 signed.signature = by_other.signature.clone();
                 signed.certificate = by_other.certificate.clone();
             }),
@@ -146,7 +148,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         (
             "in another log",
             changed_signature(&|signed| {
-                signed.log = other.promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
+                signed.log = other.log_promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
             }),
             unlogged,
         ),
@@ -154,7 +156,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
             "in another log, under the name of this",
             changed_signature(&|signed| {
                 let log = signed.log["Payload"]["logID"].clone();
-                signed.log = other.promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
+                signed.log = other.log_promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
                 signed.log["Payload"]["logID"] = log;
             }),
             unlogged,
@@ -178,7 +180,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
             "with a promise for something else",
             changed_signature(&|signed| {
                 let body = json!({ "apiVersion": "0.0.1", "kind": "helm" });
-                signed.log = authority.promise_of(&body, SIGNED_AT);
+                signed.log = authority.sign_log_entry(&body, SIGNED_AT);
             }),
             "is of an unsupported kind",
         ),
@@ -203,7 +205,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
             "for another artifact, with this one's payload",
             changed_signature(&|signed| {
                 *signed = authority.sign(&elsewhere, CertificateProperties::default());
-                signed.payload = good_payload();
+                signed.payload = manifest_payload();
             }),
             "was made by another key",
         ),
@@ -224,11 +226,11 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         ),
         (
             "another key in its place",
-            changed_signature(&|signed| signed.certificate = text("p256.pub")),
+            changed_signature(&|signed| signed.certificate = fixture_text("p256.pub")),
             damaged,
         ),
     ] {
-        let required = requirement(authority.trust_root(), IDENTITY, ISSUER);
+        let required = keyless_requirement(authority.trust_root(), IDENTITY, ISSUER);
         let actual = outcome(check_artifact(&required, vec![found_signature]));
         assert!(actual.starts_with(expected), "{name}: {actual}");
     }
@@ -238,7 +240,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
 fn a_bundle_with_a_missing_part_is_refused() {
     let authority = SigningAuthority::new();
     let signed = authority
-        .sign(&good_payload(), CertificateProperties::default())
+        .sign(&manifest_payload(), CertificateProperties::default())
         .simple_signing();
     let FoundSignature::SimpleSigning {
         name,
@@ -271,11 +273,15 @@ fn a_bundle_with_a_missing_part_is_refused() {
         ),
         (simple_signing(None, None, log), "has no certificate"),
     ] {
-        let required = requirement(authority.trust_root(), IDENTITY, ISSUER);
+        let required = keyless_requirement(authority.trust_root(), IDENTITY, ISSUER);
         let actual = outcome(check_artifact(&required, vec![found_signature]));
         assert!(actual.starts_with(expected), "{actual}");
     }
-    let required = requirement(authority.trust_root(), IDENTITY, ISSUER);
-    let actual = outcome(check_file(&required, &module(), vec![detached(fixture("p256.sig"))]));
+    let required = keyless_requirement(authority.trust_root(), IDENTITY, ISSUER);
+    let actual = outcome(check_file(
+        &required,
+        &module_bytes(),
+        vec![detached_signature(fixture("p256.sig"))],
+    ));
     assert!(actual.starts_with("has no certificate"), "{actual}");
 }

@@ -6,12 +6,14 @@ use ring::signature::{EcdsaKeyPair, KeyPair};
 use serde_json::json;
 
 use crate::authority::{ecdsa_key, public_pem, sign};
-use crate::subject::{bundle, check_file, detached, fixture, keys, module, outcome, text};
+use crate::subject::{
+    bundle_signature, check_file, detached_signature, fixture, fixture_text, key_requirement, module_bytes, outcome,
+};
 
 const WRONG_KEY: &str = "was made by another key or over different content";
 
 fn signed_by(name: &str) -> String {
-    let key = PublicKey::from_pem(&text(name)).unwrap();
+    let key = PublicKey::from_pem(&fixture_text(name)).unwrap();
     format!("by the key {}", key.fingerprint())
 }
 
@@ -91,7 +93,11 @@ fn detached_signatures_of_every_kind_of_key_are_verified() {
             WRONG_KEY.to_owned(),
         ),
     ] {
-        let verification = check_file(&keys(&required), &module(), vec![detached(signature)]);
+        let verification = check_file(
+            &key_requirement(&required),
+            &module_bytes(),
+            vec![detached_signature(signature)],
+        );
         assert_eq!(outcome(verification), expected, "{name}");
     }
 }
@@ -99,23 +105,36 @@ fn detached_signatures_of_every_kind_of_key_are_verified() {
 #[test]
 fn a_signature_of_another_module_is_refused() {
     let signature = fixture("p256.sig");
-    let mut other = module();
+    let mut other = module_bytes();
     other[8] ^= 1;
-    for changed in [other, module()[..10].to_vec(), [module(), vec![0]].concat(), Vec::new()] {
-        let verification = check_file(&keys(&["p256.pub"]), &changed, vec![detached(signature.clone())]);
+    for changed in [
+        other,
+        module_bytes()[..10].to_vec(),
+        [module_bytes(), vec![0]].concat(),
+        Vec::new(),
+    ] {
+        let verification = check_file(
+            &key_requirement(&["p256.pub"]),
+            &changed,
+            vec![detached_signature(signature.clone())],
+        );
         assert_eq!(outcome(verification), WRONG_KEY);
     }
 }
 
 #[test]
 fn one_valid_signature_is_enough() {
-    let good = detached(fixture("p256.sig"));
-    let bad = detached(fixture("rsa.sig"));
+    let good = detached_signature(fixture("p256.sig"));
+    let bad = detached_signature(fixture("rsa.sig"));
     for signatures in [vec![good.clone(), bad.clone()], vec![bad.clone(), good]] {
-        let verification = check_file(&keys(&["p256.pub"]), &module(), signatures);
+        let verification = check_file(&key_requirement(&["p256.pub"]), &module_bytes(), signatures);
         assert_eq!(outcome(verification), signed_by("p256.pub"));
     }
-    let verification = check_file(&keys(&["p256.pub"]), &module(), vec![bad.clone(), bundle("{}")]);
+    let verification = check_file(
+        &key_requirement(&["p256.pub"]),
+        &module_bytes(),
+        vec![bad.clone(), bundle_signature("{}")],
+    );
     let Err(SignatureError::Refused { findings, .. }) = verification else {
         panic!("{verification:?}");
     };
@@ -150,7 +169,7 @@ impl TestSigner {
             "verificationMaterial": { "publicKey": { "hint": "a hint" } },
             "messageSignature": signature,
         });
-        bundle(content.to_string())
+        bundle_signature(content.to_string())
     }
 
     fn statement_bundle(&self, payload_type: &str, payload: &str) -> FoundSignature {
@@ -168,16 +187,16 @@ impl TestSigner {
                 "signatures": [{ "sig": self.sign(signed.as_bytes()) }],
             },
         });
-        bundle(content.to_string())
+        bundle_signature(content.to_string())
     }
 }
 
 #[test]
 fn bundles_signed_by_a_key_are_verified() {
-    const IN_TOTO: &str = "application/vnd.in-toto+json";
-    const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
+    const IN_TOTO_TYPE: &str = "application/vnd.in-toto+json";
+    const COSIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
     let signer = TestSigner::new();
-    let module = module();
+    let module = module_bytes();
     let digest = |bytes: &[u8]| ring::digest::digest(&ring::digest::SHA256, bytes);
     let statement = |kind: &str, predicate: &str, bytes: &[u8]| {
         json!({
@@ -188,7 +207,7 @@ fn bundles_signed_by_a_key_are_verified() {
         })
         .to_string()
     };
-    let good = statement("https://in-toto.io/Statement/v1", SIGNED, &module);
+    let good = statement("https://in-toto.io/Statement/v1", COSIGN_PREDICATE, &module);
     let older = json!({ "base64Signature": signer.sign(&module), "cert": "" }).to_string();
     let other_actual = format!("not over sha256:{}", hex::encode(digest(&module)));
     for (name, signature, expected) in [
@@ -198,8 +217,12 @@ fn bundles_signed_by_a_key_are_verified() {
             signer.message_bundle(&module, Some(digest(&module).as_ref())),
             "by the key",
         ),
-        ("of cosign 2", bundle(older), "by the key"),
-        ("a statement", signer.statement_bundle(IN_TOTO, &good), "by the key"),
+        ("of cosign 2", bundle_signature(older), "by the key"),
+        (
+            "a statement",
+            signer.statement_bundle(IN_TOTO_TYPE, &good),
+            "by the key",
+        ),
         ("another message", signer.message_bundle(b"another", None), WRONG_KEY),
         (
             "with another's digest",
@@ -209,15 +232,15 @@ fn bundles_signed_by_a_key_are_verified() {
         (
             "a statement on another",
             signer.statement_bundle(
-                IN_TOTO,
-                &statement("https://in-toto.io/Statement/v1", SIGNED, b"another"),
+                IN_TOTO_TYPE,
+                &statement("https://in-toto.io/Statement/v1", COSIGN_PREDICATE, b"another"),
             ),
             other_actual.as_str(),
         ),
         (
             "a statement of another kind",
             signer.statement_bundle(
-                IN_TOTO,
+                IN_TOTO_TYPE,
                 &statement(
                     "https://in-toto.io/Statement/v1",
                     "https://slsa.dev/provenance/v1",
@@ -228,7 +251,10 @@ fn bundles_signed_by_a_key_are_verified() {
         ),
         (
             "no statement of in-toto",
-            signer.statement_bundle(IN_TOTO, &statement("https://example.com/v1", SIGNED, &module)),
+            signer.statement_bundle(
+                IN_TOTO_TYPE,
+                &statement("https://example.com/v1", COSIGN_PREDICATE, &module),
+            ),
             "is a statement of the kind `https://example.com/v1`",
         ),
         (
@@ -238,29 +264,33 @@ fn bundles_signed_by_a_key_are_verified() {
         ),
         (
             "no JSON in it",
-            signer.statement_bundle(IN_TOTO, "text"),
+            signer.statement_bundle(IN_TOTO_TYPE, "text"),
             "is damaged: its payload is not a valid in-toto statement",
         ),
         (
             "by another",
-            TestSigner::new().statement_bundle(IN_TOTO, &good),
+            TestSigner::new().statement_bundle(IN_TOTO_TYPE, &good),
             WRONG_KEY,
         ),
         (
             "no JSON",
-            bundle("text"),
+            bundle_signature("text"),
             "is damaged: it is not a valid sigstore bundle",
         ),
-        ("no text", bundle([0xff]), "is damaged: it is not valid UTF-8"),
-        ("empty", bundle(""), "is damaged: it is not a valid sigstore bundle"),
+        ("no text", bundle_signature([0xff]), "is damaged: it is not valid UTF-8"),
+        (
+            "empty",
+            bundle_signature(""),
+            "is damaged: it is not a valid sigstore bundle",
+        ),
         (
             "an empty object",
-            bundle("{}"),
+            bundle_signature("{}"),
             "is damaged: it is not a valid sigstore bundle",
         ),
         (
             "far too deep",
-            bundle("[".repeat(100_000)),
+            bundle_signature("[".repeat(100_000)),
             "is damaged: it is not a valid sigstore bundle",
         ),
     ] {
@@ -271,8 +301,8 @@ fn bundles_signed_by_a_key_are_verified() {
 
 #[test]
 fn the_error_of_an_unsigned_file_says_how_to_sign_it() {
-    let key = PublicKey::from_pem(&text("p256.pub")).unwrap().fingerprint();
-    let error = check_file(&keys(&["p256.pub"]), &module(), Vec::new()).unwrap_err();
+    let key = PublicKey::from_pem(&fixture_text("p256.pub")).unwrap().fingerprint();
+    let error = check_file(&key_requirement(&["p256.pub"]), &module_bytes(), Vec::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
@@ -280,8 +310,8 @@ fn the_error_of_an_unsigned_file_says_how_to_sign_it() {
              with `cosign sign-blob --key <private key> --bundle /opt/module.wasm.sigstore.json /opt/module.wasm`"
         )
     );
-    let signatures = vec![detached(fixture("rsa.sig"))];
-    let error = check_file(&keys(&["p256.pub"]), &module(), signatures).unwrap_err();
+    let signatures = vec![detached_signature(fixture("rsa.sig"))];
+    let error = check_file(&key_requirement(&["p256.pub"]), &module_bytes(), signatures).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
@@ -297,7 +327,7 @@ fn an_invalid_public_key_is_refused_with_the_reason() {
     let private = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
     let certificate = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
     let garbage = "-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n";
-    let two = format!("{}{}", text("p256.pub"), text("rsa.pub"));
+    let two = format!("{}{}", fixture_text("p256.pub"), fixture_text("rsa.pub"));
     for (pem, expected) in [
         ("", "public key: it holds no PEM block"),
         ("text", "public key: it holds no PEM block"),
@@ -319,9 +349,9 @@ fn an_invalid_public_key_is_refused_with_the_reason() {
         error.starts_with(&format!("public key {}: it is a private key", path.display())),
         "{error}"
     );
-    std::fs::write(&path, text("p256.pub")).unwrap();
+    std::fs::write(&path, fixture_text("p256.pub")).unwrap();
     assert_eq!(
         PublicKey::read(&path).unwrap(),
-        PublicKey::from_pem(&text("p256.pub")).unwrap()
+        PublicKey::from_pem(&fixture_text("p256.pub")).unwrap()
     );
 }

@@ -10,7 +10,7 @@ use admittance_catalog::{
     },
 };
 
-use crate::subject::{check, fixture, keys, module, outcome};
+use crate::subject::{check, fixture, key_requirement, module_bytes, outcome};
 
 #[test]
 fn signatures_are_found_next_to_a_link_and_to_its_target() {
@@ -18,7 +18,7 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
     let root = directory.path().canonicalize().unwrap();
     std::fs::create_dir(root.join("versions")).unwrap();
     let file = root.join("versions/module-1.wasm");
-    std::fs::write(&file, module()).unwrap();
+    std::fs::write(&file, module_bytes()).unwrap();
     let link = root.join("module.wasm");
     symlink(&file, &link).unwrap();
     let reference = ModuleReference::File(link.clone());
@@ -27,12 +27,12 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
         read_next_to_file(&link, source.path().unwrap()).unwrap()
     };
     assert!(look().signatures.is_empty());
-    let required = keys(&["p256.pub"]);
-    let unsigned = check(&required, &reference, &module(), &look()).unwrap_err();
+    let required = key_requirement(&["p256.pub"]);
+    let unsigned = check(&required, &reference, &module_bytes(), &look()).unwrap_err();
     assert!(matches!(unsigned, SignatureError::Unsigned { .. }), "{unsigned}");
 
     std::fs::write(root.join("versions/module-1.wasm.sig"), fixture("p256.sig")).unwrap();
-    assert!(outcome(check(&required, &reference, &module(), &look())).starts_with("by the key"));
+    assert!(outcome(check(&required, &reference, &module_bytes(), &look())).starts_with("by the key"));
     std::fs::write(root.join("module.wasm.sig"), fixture("p256.sig")).unwrap();
     std::fs::write(root.join("module.wasm.sigstore.json"), "{}").unwrap();
     let material = look();
@@ -41,7 +41,7 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
         kinds,
         [SignatureKind::Detached, SignatureKind::Bundle, SignatureKind::Detached]
     );
-    assert!(outcome(check(&required, &reference, &module(), &material)).starts_with("by the key"));
+    assert!(outcome(check(&required, &reference, &module_bytes(), &material)).starts_with("by the key"));
 }
 
 #[test]

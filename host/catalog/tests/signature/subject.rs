@@ -18,34 +18,34 @@ pub(crate) fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-pub(crate) fn text(name: &str) -> String {
+pub(crate) fn fixture_text(name: &str) -> String {
     String::from_utf8(fixture(name)).unwrap()
 }
 
-pub(crate) fn module() -> Vec<u8> {
+pub(crate) fn module_bytes() -> Vec<u8> {
     fixture("module.wasm")
 }
 
-pub(crate) fn manifest() -> Vec<u8> {
+pub(crate) fn manifest_bytes() -> Vec<u8> {
     fixture("manifest.json")
 }
 
-pub(crate) fn keys(names: &[&str]) -> Requirement {
+pub(crate) fn key_requirement(names: &[&str]) -> Requirement {
     let keys = names
         .iter()
-        .map(|name| PublicKey::from_pem(&text(name)).unwrap())
+        .map(|name| PublicKey::from_pem(&fixture_text(name)).unwrap())
         .collect();
     Requirement::Keys(PublicKeys::new(keys).unwrap())
 }
 
-pub(crate) fn detached(content: impl Into<Vec<u8>>) -> FoundSignature {
+pub(crate) fn detached_signature(content: impl Into<Vec<u8>>) -> FoundSignature {
     FoundSignature::Detached {
         name: "module.wasm.sig".to_owned(),
         content: Blob(content.into()),
     }
 }
 
-pub(crate) fn bundle(content: impl Into<Vec<u8>>) -> FoundSignature {
+pub(crate) fn bundle_signature(content: impl Into<Vec<u8>>) -> FoundSignature {
     FoundSignature::Bundle {
         name: "module.wasm.sigstore.json".to_owned(),
         content: Blob(content.into()),
@@ -70,11 +70,11 @@ pub(crate) fn check_artifact(
     signatures: Vec<FoundSignature>,
 ) -> Result<VerifiedSignature, SignatureError> {
     let material = Material {
-        manifest: Some(Blob(manifest())),
+        manifest: Some(Blob(manifest_bytes())),
         signatures,
     };
     let reference: ModuleReference = "oci://registry.example.com/plugins/a:1".parse().unwrap();
-    check(requirement, &reference, &module(), &material)
+    check(requirement, &reference, &module_bytes(), &material)
 }
 
 /// Converts the signatures to the store's format and back, and then checks them.
@@ -89,7 +89,7 @@ pub(crate) fn check(
     let subject = SignedModule {
         reference,
         module,
-        digest: Digest::of(module),
+        digest: Digest::of_bytes(module),
     };
     verify(requirement, subject, &material)
 }

@@ -14,13 +14,13 @@ use crate::{exporter::ExportedMetrics, process_metrics};
 
 /// Few connections suffice, because only probes and one scraper of metrics connect.
 const LIMITS: ConnectionLimits = ConnectionLimits {
-    connections: 32,
+    max_connections: 32,
     header_timeout: Duration::from_secs(10),
     transfer: TransferLimits {
-        client: Duration::from_secs(10),
+        client_timeout: Duration::from_secs(10),
         minimum_rate: 0,
-        upstream: Duration::from_secs(10),
-        stream: Duration::from_secs(10),
+        upstream_timeout: Duration::from_secs(10),
+        stream_timeout: Duration::from_secs(10),
     },
 };
 

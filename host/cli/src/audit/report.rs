@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use admittance_definitions::document::to_yaml;
-use admittance_fleet::audit::{AuditVerdict, AuditedResource, FINDINGS, Finding, JudgedObject, ReportApi};
+use admittance_fleet::audit::{AuditVerdict, AuditedResource, FINDINGS_MAX, Finding, JudgedObject, ReportApi};
 use anstyle::Style;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, GOOD, WARN, harmless, write},
+    output::{BAD, BOLD, DIM, GOOD, WARN, sanitize_line, write},
     table::{TableCell, TextTable},
 };
 
@@ -32,29 +32,29 @@ pub(super) enum AuditFormat {
 /// and is only counted.
 #[derive(Debug)]
 pub(super) struct AuditReport {
-    compares: bool,
+    is_comparison: bool,
     objects: BTreeMap<String, u64>,
     /// The number of objects with each verdict, by namespace. The key `None` stands for objects without a namespace.
     verdicts: BTreeMap<Option<String>, BTreeMap<AuditVerdict, u64>>,
-    /// The findings that the report shows, at most [`FINDINGS`].
+    /// The findings that the report shows, at most [`FINDINGS_MAX`].
     findings: Vec<Finding>,
-    left_out: u64,
+    left_out_count: u64,
     /// Whether the chains refuse at least one object. If the audit compares two tables of chains, an object does not
     /// count if both tables refuse it.
-    refuses: bool,
-    not_listed: Vec<(String, String)>,
+    has_new_refusals: bool,
+    unlisted_resources: Vec<(String, String)>,
 }
 
 impl AuditReport {
     pub(super) fn new(compares: bool) -> Self {
         Self {
-            compares,
+            is_comparison: compares,
             objects: BTreeMap::new(),
             verdicts: BTreeMap::new(),
             findings: Vec::new(),
-            left_out: 0,
-            refuses: false,
-            not_listed: Vec::new(),
+            left_out_count: 0,
+            has_new_refusals: false,
+            unlisted_resources: Vec::new(),
         }
     }
 
@@ -71,21 +71,21 @@ impl AuditReport {
             None => finding.judgement.verdict != AuditVerdict::Allowed,
         };
         for finding in findings.into_iter().filter(is_shown) {
-            self.refuses |= finding.is_new_refusal();
-            if self.findings.len() < FINDINGS {
+            self.has_new_refusals |= finding.is_new_refusal();
+            if self.findings.len() < FINDINGS_MAX {
                 self.findings.push(finding);
             } else {
-                self.left_out += 1;
+                self.left_out_count += 1;
             }
         }
     }
 
-    pub(super) fn not_listed(&mut self, resource: String, why: &str) {
-        self.not_listed.push((resource, why.to_owned()));
+    pub(super) fn add_unlisted(&mut self, resource: String, why: &str) {
+        self.unlisted_resources.push((resource, why.to_owned()));
     }
 
     pub(super) fn is_clean(&self) -> bool {
-        self.not_listed.is_empty() && !self.refuses
+        self.unlisted_resources.is_empty() && !self.has_new_refusals
     }
 
     pub(super) fn print(mut self, format: AuditFormat) -> crate::Result<()> {
@@ -97,7 +97,7 @@ impl AuditReport {
             AuditFormat::Json => serde_json::to_string_pretty(&self.json())? + "\n",
             AuditFormat::Yaml => to_yaml(&self.json()),
             AuditFormat::Reports => {
-                if let Some(left_out) = self.left_out() {
+                if let Some(left_out) = self.left_out_note() {
                     tracing::warn!("{left_out}");
                 }
                 self.reports()
@@ -106,9 +106,9 @@ impl AuditReport {
         Ok(write(&text)?)
     }
 
-    fn left_out(&self) -> Option<String> {
-        let more = human::count(self.left_out, "more finding");
-        (self.left_out > 0).then(|| format!("{more} not shown: at most {FINDINGS} are kept"))
+    fn left_out_note(&self) -> Option<String> {
+        let more = human::count(self.left_out_count, "more finding");
+        (self.left_out_count > 0).then(|| format!("{more} not shown: at most {FINDINGS_MAX} are kept"))
     }
 
     fn reports(&self) -> String {
@@ -121,7 +121,7 @@ impl AuditReport {
         documents.map(|document| to_yaml(&document)).collect()
     }
 
-    fn count(&self, verdict: AuditVerdict) -> u64 {
+    fn verdict_count(&self, verdict: AuditVerdict) -> u64 {
         let of_namespaces = self.verdicts.values();
         of_namespaces.filter_map(|verdicts| verdicts.get(&verdict)).sum()
     }
@@ -137,12 +137,12 @@ impl AuditReport {
                     TableCell::text(finding.object()),
                     TableCell::text(finding.operation),
                     TableCell::text(before),
-                    TableCell::text(verdict.as_str()).styled(style(verdict)),
+                    TableCell::text(verdict.as_str()).with_style(verdict_style(verdict)),
                     TableCell::text(finding.judgement.stage.as_deref().unwrap_or_default()),
                     TableCell::text(&finding.judgement.message),
                 ]
             });
-            text += &if self.compares {
+            text += &if self.is_comparison {
                 let mut table = TextTable::new([
                     "RESOURCE",
                     "OBJECT",
@@ -152,22 +152,22 @@ impl AuditReport {
                     "STAGE",
                     "MESSAGE",
                 ]);
-                rows.for_each(|row| table.row(row));
+                rows.for_each(|row| table.push_row(row));
                 table.text()
             } else {
                 let mut table = TextTable::new(["RESOURCE", "OBJECT", "OPERATION", "VERDICT", "STAGE", "MESSAGE"]);
                 for [resource, object, operation, _, verdict, stage, message] in rows {
-                    table.row([resource, object, operation, verdict, stage, message]);
+                    table.push_row([resource, object, operation, verdict, stage, message]);
                 }
                 table.text()
             };
             text.push('\n');
         }
-        if let Some(left_out) = self.left_out() {
+        if let Some(left_out) = self.left_out_note() {
             text += &format!("{WARN}{left_out}{WARN:#}\n");
         }
-        for (resource, why) in &self.not_listed {
-            text += &format!("{BAD}not listed{BAD:#}: {resource}: {}\n", harmless(why));
+        for (resource, why) in &self.unlisted_resources {
+            text += &format!("{BAD}not listed{BAD:#}: {resource}: {}\n", sanitize_line(why));
         }
         text + &self.summary()
     }
@@ -178,13 +178,13 @@ impl AuditReport {
             return format!("{WARN}no chain is for an object that was found{WARN:#}\n");
         }
         let verdict_counts = AuditVerdict::ALL.into_iter().filter_map(|verdict| {
-            let (count, style) = (self.count(verdict), style(verdict));
+            let (count, style) = (self.verdict_count(verdict), verdict_style(verdict));
             (count > 0).then(|| format!("{style}{count} {}{style:#}", verdict.as_str()))
         });
-        let differing = if self.compares {
+        let differing = if self.is_comparison {
             format!(
                 "; {}",
-                human::count(self.findings.len() as u64 + self.left_out, "difference")
+                human::count(self.findings.len() as u64 + self.left_out_count, "difference")
             )
         } else {
             String::new()
@@ -201,21 +201,21 @@ impl AuditReport {
     fn json(&self) -> Value {
         let verdicts: serde_json::Map<_, _> = AuditVerdict::ALL
             .into_iter()
-            .map(|verdict| (verdict.as_str().to_owned(), self.count(verdict).into()))
+            .map(|verdict| (verdict.as_str().to_owned(), self.verdict_count(verdict).into()))
             .collect();
-        let reasons = self.not_listed.iter();
+        let reasons = self.unlisted_resources.iter();
         let not_listed = reasons.map(|(resource, why)| json!({"resource": resource, "message": why}));
         json!({
             "objects": self.objects,
             "verdicts": verdicts,
             "findings": self.findings,
-            "leftOut": self.left_out,
+            "leftOut": self.left_out_count,
             "notListed": not_listed.collect::<Vec<_>>(),
         })
     }
 }
 
-fn style(verdict: AuditVerdict) -> Style {
+fn verdict_style(verdict: AuditVerdict) -> Style {
     match verdict {
         AuditVerdict::Denied | AuditVerdict::Failed => BAD,
         AuditVerdict::WouldBeDenied | AuditVerdict::FailureIgnored => WARN,
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    fn judged(number: usize, verdict: AuditVerdict) -> JudgedObject {
+    fn judged_pod(number: usize, verdict: AuditVerdict) -> JudgedObject {
         let name = format!("pod-{number}");
         let finding = Finding {
             resource: "pods".to_owned(),
@@ -269,22 +269,28 @@ mod tests {
 
     #[test]
     fn findings_beyond_the_limit_are_only_counted() {
-        const MORE: usize = 3;
+        const EXTRA_FINDINGS: usize = 3;
         let mut report = AuditReport::new(false);
         let resource = pods();
-        for number in 0..FINDINGS + MORE - 1 {
-            report.add(&resource, judged(number, AuditVerdict::Changed));
+        for number in 0..FINDINGS_MAX + EXTRA_FINDINGS - 1 {
+            report.add(&resource, judged_pod(number, AuditVerdict::Changed));
         }
         assert!(report.is_clean());
-        report.add(&resource, judged(FINDINGS + MORE, AuditVerdict::Denied));
+        report.add(
+            &resource,
+            judged_pod(FINDINGS_MAX + EXTRA_FINDINGS, AuditVerdict::Denied),
+        );
         assert!(!report.is_clean(), "the refusal is not among those that are kept");
-        assert_eq!(report.findings.len(), FINDINGS);
+        assert_eq!(report.findings.len(), FINDINGS_MAX);
 
         let left_out = "3 more findings not shown: at most 50000 are kept";
         assert!(report.text().contains(left_out));
         assert!(report.summary().contains("1 denied"), "{}", report.summary());
         let json = report.json();
-        assert_eq!(json.get("leftOut"), Some(&json!(MORE)));
-        assert_eq!(json.pointer("/verdicts/changed"), Some(&json!(FINDINGS + MORE - 1)));
+        assert_eq!(json.get("leftOut"), Some(&json!(EXTRA_FINDINGS)));
+        assert_eq!(
+            json.pointer("/verdicts/changed"),
+            Some(&json!(FINDINGS_MAX + EXTRA_FINDINGS - 1))
+        );
     }
 }

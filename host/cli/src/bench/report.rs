@@ -160,7 +160,7 @@ impl BenchReport {
             let of_plugins = |value: &dyn Fn(&PluginFigures) -> Option<String>| {
                 plugins.and_then(value).map(TableCell::number).unwrap_or_default()
             };
-            table.row([
+            table.push_row([
                 TableCell::text(&measured.hooks),
                 TableCell::number(measured.requests),
                 TableCell::number(measured.calls_per_second),

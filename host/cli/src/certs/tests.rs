@@ -36,19 +36,19 @@ fn arguments(directory: &TempDir, line: &str) -> Arguments {
         .arguments
 }
 
-fn certs(directory: &TempDir, line: &str) -> crate::Result<CertificateReport> {
-    make(&arguments(directory, line), now())
+fn make_certs(directory: &TempDir, line: &str) -> crate::Result<CertificateReport> {
+    make_certificates(&arguments(directory, line), now())
 }
 
-fn json(report: &CertificateReport) -> serde_json::Value {
+fn report_json(report: &CertificateReport) -> serde_json::Value {
     serde_json::to_value(report).unwrap()
 }
 
-fn der(path: &Path) -> CertificateDer<'static> {
+fn read_der(path: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(path).unwrap()
 }
 
-fn roots(ca_bundle: &str) -> Arc<RootCertStore> {
+fn root_store(ca_bundle: &str) -> Arc<RootCertStore> {
     let pem = BASE64_STANDARD.decode(ca_bundle).unwrap();
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
@@ -59,22 +59,22 @@ fn roots(ca_bundle: &str) -> Arc<RootCertStore> {
 
 fn is_valid_server(report: &CertificateReport, certificate: &Path, name: &str) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots(&report.ca_bundle), provider)
+    let verifier = WebPkiServerVerifier::builder_with_provider(root_store(&report.ca_bundle), provider)
         .build()
         .unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
     verifier
-        .verify_server_cert(&der(certificate), &[], &name, &[], UnixTime::now())
+        .verify_server_cert(&read_der(certificate), &[], &name, &[], UnixTime::now())
         .is_ok()
 }
 
-fn is_client(report: &CertificateReport, certificate: &Path) -> bool {
+fn is_valid_client(report: &CertificateReport, certificate: &Path) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&report.ca_bundle), provider)
+    let verifier = WebPkiClientVerifier::builder_with_provider(root_store(&report.ca_bundle), provider)
         .build()
         .unwrap();
     verifier
-        .verify_client_cert(&der(certificate), &[], UnixTime::now())
+        .verify_client_cert(&read_der(certificate), &[], UnixTime::now())
         .is_ok()
 }
 
@@ -109,7 +109,7 @@ fn invalid_arguments_of_certs_are_refused() {
 #[test]
 fn certs_prints_the_ca_bundle_on_one_line() {
     let directory = TempDir::new().unwrap();
-    let report = certs(&directory, "--service hook.ns --client driver").unwrap();
+    let report = make_certs(&directory, "--service hook.ns --client driver").unwrap();
     let text = report.to_string();
     let line = text.lines().find_map(|line| line.strip_prefix("caBundle: ")).unwrap();
     let pem = std::fs::read(directory.path().join("ca.pem")).unwrap();
@@ -118,7 +118,7 @@ fn certs_prints_the_ca_bundle_on_one_line() {
         assert!(text.contains(part), "{part} in {text}");
     }
 
-    let json = json(&report);
+    let json = report_json(&report);
     assert_eq!(json["caBundle"], line);
     assert_eq!(json["ca"]["new"], true);
     assert_eq!(json["certificates"][0]["kind"], "server");

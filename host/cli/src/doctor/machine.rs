@@ -15,14 +15,14 @@ use super::DoctorFinding;
 pub(super) const NEEDED_SPACE: u64 = 1 << 30;
 
 /// The first version of Linux in which threads that serve requests can interrupt threads that run plugins.
-const KERNEL: (u32, u32) = (6, 12);
+const KERNEL_VERSION_MIN: (u32, u32) = (6, 12);
 
 /// The number of file descriptors that suffice for thousands of connections.
-const DESCRIPTORS: u64 = 65_536;
+const DESCRIPTOR_COUNT_MIN: u64 = 65_536;
 
 pub(super) struct MachineFacts {
     /// The release of the kernel, such as `6.12.3-amd64`; empty if it is unknown.
-    release: String,
+    kernel_release: String,
     /// The hard limit on file descriptors: the highest limit that a process may set for itself. `None` means unlimited.
     descriptors: Option<u64>,
 }
@@ -30,30 +30,32 @@ pub(super) struct MachineFacts {
 impl MachineFacts {
     pub(super) fn read() -> Self {
         Self {
-            release: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            kernel_release: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default(),
             descriptors: getrlimit(Resource::Nofile).maximum,
         }
     }
 
-    pub(super) fn kernel(&self) -> DoctorFinding {
-        let release = self.release.trim();
+    pub(super) fn check_kernel(&self) -> DoctorFinding {
+        let release = self.kernel_release.trim();
         let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
         let version = numbers.next().zip(numbers.next());
-        if version.is_some_and(|version| version < KERNEL) {
+        if version.is_some_and(|version| version < KERNEL_VERSION_MIN) {
             let message = format!(
                 "Linux {release}: under load, requests wait some milliseconds longer than from Linux {}.{} on",
-                KERNEL.0, KERNEL.1
+                KERNEL_VERSION_MIN.0, KERNEL_VERSION_MIN.1
             );
             return DoctorFinding::warning("kernel", message);
         }
         DoctorFinding::ok("kernel", format!("Linux {release}"))
     }
 
-    pub(super) fn descriptors(&self) -> DoctorFinding {
+    pub(super) fn check_descriptors(&self) -> DoctorFinding {
         match self.descriptors {
-            Some(limit) if limit < DESCRIPTORS => DoctorFinding::warning(
+            Some(limit) if limit < DESCRIPTOR_COUNT_MIN => DoctorFinding::warning(
                 "open files",
-                format!("at most {limit}, which limits connections: raise it (`LimitNOFILE={DESCRIPTORS}` of systemd)"),
+                format!(
+                    "at most {limit}, which limits connections: raise it (`LimitNOFILE={DESCRIPTOR_COUNT_MIN}` of systemd)"
+                ),
             ),
             _ => DoctorFinding::ok("open files", "enough for thousands of connections"),
         }
@@ -78,10 +80,10 @@ mod tests {
             ("", None, Severity::Ok),
         ] {
             let machine = MachineFacts {
-                release: release.to_owned(),
+                kernel_release: release.to_owned(),
                 descriptors,
             };
-            let findings = [machine.kernel(), machine.descriptors()];
+            let findings = [machine.check_kernel(), machine.check_descriptors()];
             assert_eq!(findings.map(|finding| finding.severity), [expected; 2], "{release}");
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::files;
 
 /// The maximum size of a BCS configuration in bytes. Real ones have a few kilobytes.
-const LARGEST: usize = 1 << 20;
+const CONFIG_SIZE_MAX: usize = 1 << 20;
 
 /// The sections of a BCS configuration that are flattened: the key `port` in the section `service_config` is called
 /// `port` here, and not `service_config.port`.
@@ -24,11 +24,11 @@ const SECTIONS: [&str; 9] = [
     "bke",
 ];
 
-const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
+const ROLES_ADVICE: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
                      dialect.gateway.roles.subscription; see docs/cluster-roles.md";
 /// The keys of a BCS configuration to which no key of this program corresponds, each with the reason or a hint. A key
 /// that ends in `.`, `_` or `-` stands for all keys with that prefix. If several entries match, the first one applies.
-const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
+const UNSUPPORTED_KEYS: [(&str, &str); 24] = [
     (
         "bootstrap_users",
         "`admittance users import` copies them with their tokens; create others with `admittance users create`",
@@ -38,11 +38,11 @@ const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
         "every user is impersonated; grant the permission Cluster to those who may do what their role bindings allow",
     ),
     ("turn_on_rbac", "see rbac.turn_on_rbac"),
-    ("rbac.", ROLES),
-    ("turn_on_", ROLES),
-    ("rbac_data", ROLES),
-    ("bkiam_auth.bkiam_auth_sub_server", ROLES),
-    ("bkiam_auth_sub_server", ROLES),
+    ("rbac.", ROLES_ADVICE),
+    ("turn_on_", ROLES_ADVICE),
+    ("rbac_data", ROLES_ADVICE),
+    ("bkiam_auth.bkiam_auth_sub_server", ROLES_ADVICE),
+    ("bkiam_auth_sub_server", ROLES_ADVICE),
     (
         "cluster_credentials_fixtures",
         "`admittance clusters create`, and an agent in each cluster",
@@ -81,7 +81,7 @@ const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     ("register-", "drivers register only in ZooKeeper"),
     ("insecure-skip-verify", "drivers register only in ZooKeeper"),
 ];
-const LOGGER: [&str; 8] = [
+const LOGGER_OPTIONS: [&str; 8] = [
     "log_max_size",
     "log_max_num",
     "logtostderr",
@@ -103,18 +103,18 @@ impl OriginalConfig {
     fn read(path: &Path) -> crate::Result<Self> {
         let text = files::read(path)?;
         let name = path.display().to_string();
-        let json = yaml_to_json(&name, &text, LARGEST)
+        let json = yaml_to_json(&name, &text, CONFIG_SIZE_MAX)
             .map_err(|mistake| format!("{name}: line {}: {}", mistake.location.line, mistake.message))?;
         let root: Map<String, Value> = serde_json::from_slice(&json.unwrap_or_default())
             .map_err(|_| format!("{name} is not an object of keys and values"))?;
         let mut original = Self {
             values: BTreeMap::new(),
         };
-        original.add("", &root.into());
+        original.add_values("", &root.into());
         Ok(original)
     }
 
-    fn add(&mut self, key: &str, value: &Value) {
+    fn add_values(&mut self, key: &str, value: &Value) {
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {
@@ -124,7 +124,7 @@ impl OriginalConfig {
                     } else {
                         format!("{key}.{name}")
                     };
-                    self.add(&key, value);
+                    self.add_values(&key, value);
                 }
             }
             Value::Null => {}
@@ -142,7 +142,7 @@ impl OriginalConfig {
         }
     }
 
-    fn address(&mut self, ip: &str, port_key: &str, default: &str) -> String {
+    fn take_address(&mut self, ip: &str, port_key: &str, default: &str) -> String {
         let port = self.take(port_key).unwrap_or_else(|| default.to_owned());
         if ip.contains(':') {
             quoted(&format!("[{ip}]:{port}"))
@@ -151,21 +151,21 @@ impl OriginalConfig {
         }
     }
 
-    /// Returns the sections `listen` and `admin`. If `asks_clients` is true, `listen` also contains `clientCa`: the CA
-    /// that signs the certificates of clients.
-    fn ports(&mut self, port: &str, metric_port: &str, asks_clients: bool) -> String {
+    /// Returns the sections `listen` and `admin`. If `verifies_clients` is true, `listen` also contains `clientCa`: the
+    /// CA that signs the certificates of clients.
+    fn take_ports(&mut self, port: &str, metric_port: &str, verifies_clients: bool) -> String {
         let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
-        let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));
+        let mut text = format!("listen:\n  address: {}\n", self.take_address(&ip, "port", port));
         let certificate = self.take("server_cert_file").zip(self.take("server_key_file"));
         if let Some((certificate, key)) = certificate {
             let ca_file = self.values.get("ca_file").and_then(Value::as_str);
             let ca = ca_file
-                .filter(|_| asks_clients)
+                .filter(|_| verifies_clients)
                 .map_or_else(String::new, |ca| format!(", clientCa: {}", quoted(ca)));
             let (certificate, key) = (quoted(&certificate), quoted(&key));
             let _ = writeln!(text, "  tls: {{ certificate: {certificate}, key: {key}{ca} }}");
         }
-        let admin = self.address(&ip, "metric_port", metric_port);
+        let admin = self.take_address(&ip, "metric_port", metric_port);
         if !matches!(ip.as_str(), "0.0.0.0" | "::") {
             self.values.entry("local_ip".to_owned()).or_insert_with(|| ip.into());
         }
@@ -173,7 +173,7 @@ impl OriginalConfig {
         text
     }
 
-    fn client_tls(&mut self) -> String {
+    fn take_client_tls(&mut self) -> String {
         let ca = self.take("ca_file").map(|ca| format!("ca: {}", quoted(&ca)));
         let pair = self
             .take("client_cert_file")
@@ -187,7 +187,7 @@ impl OriginalConfig {
         }
     }
 
-    fn servers(&mut self, key: &str, default: Option<&str>) -> Option<String> {
+    fn take_servers(&mut self, key: &str, default: Option<&str>) -> Option<String> {
         let servers: Vec<_> = self
             .take(key)
             .or_else(|| default.map(str::to_owned))?
@@ -199,10 +199,10 @@ impl OriginalConfig {
 
     /// Returns the section `zookeeper`. Each element of `ensembles` is (name of a ZooKeeper ensemble, key of its
     /// servers in BCS's configuration, default for a missing key).
-    fn ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
+    fn take_ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
         let mut text = String::new();
         for &(name, key, default) in ensembles {
-            if let Some(servers) = self.servers(key, default) {
+            if let Some(servers) = self.take_servers(key, default) {
                 let _ = writeln!(text, "  {name}: {{ {servers} }}");
             }
         }
@@ -217,7 +217,7 @@ impl OriginalConfig {
 
     /// Returns the section `registration`, commented out. Otherwise the new driver would register when it is started
     /// for the first time, and clients would use it before it has been tested.
-    fn registration(&mut self) -> String {
+    fn take_registration(&mut self) -> String {
         let ip = self.take("local_ip").unwrap_or_else(|| "10.0.0.5".to_owned());
         let address = self.take("external_ip").zip(self.take("external_port"));
         let external = address.map_or_else(String::new, |(ip, port)| {
@@ -230,7 +230,7 @@ impl OriginalConfig {
         )
     }
 
-    fn rest(self) -> String {
+    fn comments_on_other_keys(self) -> String {
         let mut text = String::new();
         for key in self.values.keys() {
             let matches_key = |pattern: &str| {
@@ -240,10 +240,12 @@ impl OriginalConfig {
                     key == pattern
                 }
             };
-            let row = WITHOUT_EQUIVALENT.iter().find(|(pattern, _)| matches_key(pattern));
+            let row = UNSUPPORTED_KEYS.iter().find(|(pattern, _)| matches_key(pattern));
             let reason = match row {
                 Some((_, reason)) => *reason,
-                None if LOGGER.contains(&key.as_str()) => "log.level, or --log, instead of the options of Go's logger",
+                None if LOGGER_OPTIONS.contains(&key.as_str()) => {
+                    "log.level, or --log, instead of the options of Go's logger"
+                }
                 None => "this key is not known; see docs/bcs-migration.md",
             };
             let _ = writeln!(text, "# {key}: no equivalent: {reason}");
@@ -256,7 +258,7 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-pub(super) fn driver(path: &Path) -> crate::Result<String> {
+pub(super) fn driver_config(path: &Path) -> crate::Result<String> {
     let mut original = OriginalConfig::read(path)?;
     let cluster = original.take("cluster").ok_or_else(|| {
         format!(
@@ -264,8 +266,8 @@ pub(super) fn driver(path: &Path) -> crate::Result<String> {
             path.display()
         )
     })?;
-    let mut text = header(path);
-    text.push_str(&original.ports("8080", "8081", true));
+    let mut text = header_comment(path);
+    text.push_str(&original.take_ports("8080", "8081", true));
     let kubeconfig = original.take("kubeconfig");
     let _ = writeln!(
         text,
@@ -278,12 +280,12 @@ pub(super) fn driver(path: &Path) -> crate::Result<String> {
     if kubeconfig.is_some() {
         text.push_str("    customResources: true\n");
     }
-    text.push_str(&original.ensembles(&[
+    text.push_str(&original.take_ensembles(&[
         ("cluster", "sched_regdiscv", Some("127.0.0.1:2181")),
         ("service", "bcs_zookeeper", None),
     ]));
     let _ = writeln!(text, "upstream:\n  discover: {{}}");
-    let tls = original.client_tls();
+    let tls = original.take_client_tls();
     if !tls.is_empty() {
         let _ = writeln!(text, "  {tls}");
     }
@@ -291,15 +293,15 @@ pub(super) fn driver(path: &Path) -> crate::Result<String> {
         let _ = writeln!(text, "cluster: {{ kubeconfig: {} }}", quoted(&kubeconfig));
     }
     text.push_str("# Or `customResources: {}`, or files: see where the old driver keeps them.\ndefinitions: [ { zookeeper: {} } ]\n");
-    text.push_str(&original.registration());
-    text.push_str(&original.rest());
+    text.push_str(&original.take_registration());
+    text.push_str(&original.comments_on_other_keys());
     Ok(text)
 }
 
 /// Converts the configuration of a gateway: bcs-api.yaml, or the JSON that the published bcs-api reads.
-pub(super) fn gateway(path: &Path) -> crate::Result<String> {
+pub(super) fn gateway_config(path: &Path) -> crate::Result<String> {
     let mut original = OriginalConfig::read(path)?;
-    let mut text = header(path);
+    let mut text = header_comment(path);
     if !original.values.contains_key("server_cert_file") {
         // bcs-api serves TLS on `address` and `port` only if it has a certificate. Otherwise it uses `insecure_address`
         // and `insecure_port`, so these are the ones to convert.
@@ -309,16 +311,16 @@ pub(super) fn gateway(path: &Path) -> crate::Result<String> {
             }
         }
     }
-    let asks_clients = original.take("verify_client_tls").as_deref() == Some("true");
-    text.push_str(&original.ports("8443", "8081", asks_clients));
-    text.push_str(&original.ensembles(&[("service", "bcs_zookeeper", None)]));
+    let verifies_clients = original.take("verify_client_tls").as_deref() == Some("true");
+    text.push_str(&original.take_ports("8443", "8081", verifies_clients));
+    text.push_str(&original.take_ensembles(&[("service", "bcs_zookeeper", None)]));
     text.push_str("dialect:\n  gateway:\n    discover: {}\n    services: {}\n");
-    let tls = original.client_tls();
+    let tls = original.take_client_tls();
     if !tls.is_empty() {
         let _ = writeln!(text, "    {tls}");
     }
     if let Some(dsn) = original.take("dsn").or_else(|| original.take("mysql_dsn")) {
-        let mysql = mysql(&dsn).ok_or_else(|| {
+        let mysql = mysql_config(&dsn).ok_or_else(|| {
             format!(
                 "{}: core_database.dsn, or bke.mysql_dsn, is not of the form \
                  user:password@tcp(host:port)/database: correct it, or remove it to write the database yourself",
@@ -332,12 +334,12 @@ pub(super) fn gateway(path: &Path) -> crate::Result<String> {
         text.push_str("      # (umask 077; openssl rand -base64 32 > accounts.key)\n      keyFile: accounts.key\n");
         text.push_str("    tokens: { accounts: {} }\n");
     }
-    text.push_str(&original.registration());
-    text.push_str(&original.rest());
+    text.push_str(&original.take_registration());
+    text.push_str(&original.comments_on_other_keys());
     Ok(text)
 }
 
-fn header(path: &Path) -> String {
+fn header_comment(path: &Path) -> String {
     format!(
         "# From {}. Keys without an equivalent are at the end.\n",
         path.display()
@@ -345,7 +347,7 @@ fn header(path: &Path) -> String {
 }
 
 /// Returns the configuration of the database that a DSN names, without the password.
-fn mysql(dsn: &str) -> Option<String> {
+fn mysql_config(dsn: &str) -> Option<String> {
     let (login, target) = dsn.rsplit_once("@tcp(")?;
     let (server, database) = target.split_once(")/")?;
     let (user, password) = match login.split_once(':') {
@@ -385,16 +387,16 @@ consoleproxy_port: 8080
 unheard_of: 1
 ";
 
-    fn import_text(text: &str, write: fn(&Path) -> crate::Result<String>) -> crate::Result<String> {
+    fn import_text(text: &str, import: fn(&Path) -> crate::Result<String>) -> crate::Result<String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("original");
         std::fs::write(&path, text).unwrap();
-        write(&path)
+        import(&path)
     }
 
     #[test]
     fn every_key_of_bcs_api_has_an_equivalent_or_a_comment() {
-        let text = import_text(BCS_API, gateway).unwrap();
+        let text = import_text(BCS_API, gateway_config).unwrap();
         for part in [
             "address: \"0.0.0.0:8443\"",
             "admin: { address: \"0.0.0.0:8087\" }",
@@ -416,17 +418,17 @@ unheard_of: 1
         }
         assert!(!text.contains("a:@b") && !text.contains("pid_dir"), "{text}");
         let flat = r#"{"address": "10.0.0.1", "bke": {"mysql_dsn": "u@tcp(h:1)/d", "peer_token": "secret"}}"#;
-        let text = import_text(flat, gateway).unwrap();
+        let text = import_text(flat, gateway_config).unwrap();
         assert!(
             text.contains("user: \"u\" }") && text.contains("# peer_token: no equivalent"),
             "{text}"
         );
         assert!(!text.contains("secret:") && !text.contains("\"secret\""), "{text}");
         let verifying = BCS_API.replace("cert_config: {", "verify_client_tls: true\ncert_config: {");
-        let text = import_text(&verifying, gateway).unwrap();
+        let text = import_text(&verifying, gateway_config).unwrap();
         assert!(text.contains("key: \"s.key\", clientCa: \"ca.pem\" }"), "{text}");
         let plain = BCS_API.replace("server_cert_file: s.pem", "server_cert_file: \"\"");
-        let text = import_text(&plain, gateway).unwrap();
+        let text = import_text(&plain, gateway_config).unwrap();
         assert!(
             text.contains("address: \"0.0.0.0:8080\"") && !text.contains("# insecure"),
             "{text}"
@@ -438,7 +440,7 @@ unheard_of: 1
         let original = r#"{"address": "10.0.0.5", "port": 8090, "metric_port": 8091, "cluster": "BCS-MESOS-1",
             "sched_regdiscv": "z:2181", "kubeconfig": "/k", "mesos_webconsole_proxy_port": 8083,
             "external_ip": "1.2.3.4", "external_port": 80, "etcdRegistry": {"etcd_feature": false}, "log_dir": "x"}"#;
-        let text = import_text(original, driver).unwrap();
+        let text = import_text(original, driver_config).unwrap();
         for part in [
             "cluster: \"BCS-MESOS-1\"",
             "console: { port: 8083 }",
@@ -451,9 +453,9 @@ unheard_of: 1
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        assert!(import_text("{}", driver).is_err());
+        assert!(import_text("{}", driver_config).is_err());
         for text in ["a: [", "[1, 2]", "core_database: { dsn: \"root@/bke\" }"] {
-            assert!(import_text(text, gateway).is_err(), "{text}");
+            assert!(import_text(text, gateway_config).is_err(), "{text}");
         }
     }
 }

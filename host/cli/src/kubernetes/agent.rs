@@ -57,7 +57,7 @@ pub(super) struct AgentArguments {
     allow: Vec<Danger>,
 }
 
-pub(super) fn manifests(installation: &Installation) -> crate::Result<Vec<CommentedManifest>> {
+pub(super) fn agent_manifests(installation: &Installation) -> crate::Result<Vec<CommentedManifest>> {
     let agent = &installation.agent;
     let mut files = ChartFiles::new();
     for (name, path) in [

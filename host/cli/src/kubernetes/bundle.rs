@@ -10,14 +10,14 @@ use admittance_catalog::signature::SIGNATURE_SUFFIXES;
 use admittance_definitions::{DefinitionFile, DefinitionSet, Definitions, ModuleReference};
 
 use super::{
-    files::key,
+    files::config_map_key,
     layout::{CHAINS, MODULES, RELATIVE_MODULES},
     rewrite::{self, NewSource},
 };
 use crate::files;
 
 /// The maximum total size of the values in a ConfigMap, in bytes. Kubernetes accepts no more.
-const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
+const CONFIG_MAP_SIZE_MAX: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Bundle {
@@ -69,19 +69,19 @@ impl Bundle {
             names.add(&name, &file.path)?;
             let path = file.path.display().to_string();
             let new_sources = by_file.remove(path.as_str()).unwrap_or_default();
-            documents.insert(name, rewrite::sources(&path, &file.text, &new_sources)?);
+            documents.insert(name, rewrite::replace_sources(&path, &file.text, &new_sources)?);
         }
         let size: usize = documents.values().map(String::len).sum();
-        if size > LARGEST_CONFIG_MAP {
+        if size > CONFIG_MAP_SIZE_MAX {
             return Err(format!(
-                "the definitions have {size} bytes together; the limit of a ConfigMap is {LARGEST_CONFIG_MAP}; \
+                "the definitions have {size} bytes together; the limit of a ConfigMap is {CONFIG_MAP_SIZE_MAX}; \
                  split the installation with --name"
             )
             .into());
         }
         let uses_stock = uses_unnamed_stock_plugin(&documents, directory)?;
         let modules = if image_directory.is_none() {
-            modules.in_config_maps()?
+            modules.into_config_maps()?
         } else {
             Vec::new()
         };
@@ -128,7 +128,7 @@ fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &s
 
 /// Returns the name that a document's file gets in the Pod. Its extension is one that Pods read.
 fn document_name(file: &Path) -> String {
-    let path_key = key(file);
+    let path_key = config_map_key(file);
     let name = path_key.trim_start_matches('.');
     let extension = file.extension().unwrap_or_default().to_ascii_lowercase();
     if ["yaml", "yml", "json"]
@@ -148,12 +148,12 @@ impl TakenNames {
     fn add(&mut self, name: &str, path: &Path) -> Result<(), String> {
         match self.0.insert(name.to_owned(), path.to_owned()) {
             None => Ok(()),
-            Some(first) => Err(same_name(&first, path, name)),
+            Some(first) => Err(name_clash(&first, path, name)),
         }
     }
 }
 
-fn same_name(first: &Path, second: &Path, name: &str) -> String {
+fn name_clash(first: &Path, second: &Path, name: &str) -> String {
     let (first, second) = (first.display(), second.display());
     format!("{first} and {second} differ but would both be named {name}; rename one of them")
 }
@@ -163,7 +163,7 @@ struct CollectedModules(BTreeMap<String, (PathBuf, Vec<u8>)>);
 
 impl CollectedModules {
     fn add(&mut self, path: &Path) -> Result<String, String> {
-        let file_name = key(path);
+        let file_name = config_map_key(path);
         let bytes = files::read_bytes(path).map_err(|error| {
             format!(
                 "the plugin {} cannot be read: {error}; build it (`cargo task plugins`), or change the definition",
@@ -177,20 +177,20 @@ impl CollectedModules {
             Entry::Occupied(entry) => {
                 let (first, present) = entry.get();
                 if *present != bytes {
-                    return Err(same_name(first, path, &file_name));
+                    return Err(name_clash(first, path, &file_name));
                 }
             }
         }
         Ok(file_name)
     }
 
-    fn in_config_maps(self) -> Result<Vec<BundledModule>, String> {
+    fn into_config_maps(self) -> Result<Vec<BundledModule>, String> {
         let mut names = TakenNames::default();
         let mut modules = Vec::new();
         for (file_name, (path, bytes)) in self.0 {
-            if bytes.len() > LARGEST_CONFIG_MAP {
+            if bytes.len() > CONFIG_MAP_SIZE_MAX {
                 return Err(format!(
-                    "the plugin {} has {} bytes; the limit of a ConfigMap is {LARGEST_CONFIG_MAP}; put the plugins \
+                    "the plugin {} has {} bytes; the limit of a ConfigMap is {CONFIG_MAP_SIZE_MAX}; put the plugins \
                      into the image, and name their directory there with --modules-in-image",
                     path.display(),
                     bytes.len()
@@ -205,7 +205,7 @@ impl CollectedModules {
                 match files::read_bytes(path.as_ref()) {
                     Ok(bytes) => parts.push((format!("{file_name}{suffix}"), bytes)),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(files::at(Path::new(&path))(error)),
+                    Err(error) => return Err(files::error_at(Path::new(&path))(error)),
                 }
             }
             modules.push(BundledModule { suffix, files: parts });
@@ -241,7 +241,7 @@ mod tests {
         for name in ["a.wasm", "b.wasm"] {
             assert_eq!(modules.add(&path(name)).unwrap(), name);
         }
-        let modules = modules.in_config_maps().unwrap();
+        let modules = modules.into_config_maps().unwrap();
         let files_by_suffix: Vec<_> = modules
             .iter()
             .map(|module| (module.suffix.as_str(), module.files.as_slice()))

@@ -30,7 +30,7 @@ struct Pem {
 }
 
 impl Pem {
-    fn wrong(&self, reason: impl Display) -> String {
+    fn pem_error(&self, reason: impl Display) -> String {
         format!("{}: {reason}", self.name)
     }
 }
@@ -71,7 +71,7 @@ impl Certificates {
             name: "the new certificate".to_owned(),
             text,
         });
-        Ok(Self::validated(
+        Ok(Self::validate(
             pems,
             &CertifiedServer::from_installation(installation).host,
             now,
@@ -92,35 +92,39 @@ impl Certificates {
             let name = path.display().to_string();
             Ok::<_, String>(Pem { name, text })
         });
-        let validated = Self::validated([authority?, certificate?, key?], &server.host, now);
+        let validated = Self::validate([authority?, certificate?, key?], &server.host, now);
         Ok(validated.map_err(|error| format!("{error}; make a new certificate with `{command} --force`"))?)
     }
 
-    fn validated([authority, certificate, key]: [Pem; 3], host: &str, now: OffsetDateTime) -> Result<Self, String> {
+    fn validate([authority, certificate, key]: [Pem; 3], host: &str, now: OffsetDateTime) -> Result<Self, String> {
         if authority.text.contains("PRIVATE KEY") {
-            return Err(authority.wrong("it contains a private key, which would become public"));
+            return Err(authority.pem_error("it contains a private key, which would become public"));
         }
-        let roots = tls::certificates_in(authority.text.as_bytes()).map_err(|error| authority.wrong(error))?;
-        let roots = Trust::Only(&roots).roots().map_err(|error| authority.wrong(error))?;
-        let chain = tls::certificates_in(certificate.text.as_bytes()).map_err(|error| certificate.wrong(error))?;
-        let private = tls::private_key_in(key.text.as_bytes()).map_err(|error| key.wrong(error))?;
+        let roots = tls::certificates_in(authority.text.as_bytes()).map_err(|error| authority.pem_error(error))?;
+        let roots = Trust::Only(&roots)
+            .roots()
+            .map_err(|error| authority.pem_error(error))?;
+        let chain = tls::certificates_in(certificate.text.as_bytes()).map_err(|error| certificate.pem_error(error))?;
+        let private = tls::private_key_in(key.text.as_bytes()).map_err(|error| key.pem_error(error))?;
         let provider = tls::provider();
         CertifiedKey::from_der(chain.clone(), private, &provider)
             .and_then(|identity| identity.keys_match())
-            .map_err(|error| key.wrong(error))?;
+            .map_err(|error| key.pem_error(error))?;
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
             .build()
-            .map_err(|error| authority.wrong(error))?;
-        let name = ServerName::try_from(host).map_err(|error| certificate.wrong(error))?;
+            .map_err(|error| authority.pem_error(error))?;
+        let name = ServerName::try_from(host).map_err(|error| certificate.pem_error(error))?;
         let (end_entity, intermediates) = chain
             .split_first()
-            .ok_or_else(|| certificate.wrong("it holds no certificate"))?;
+            .ok_or_else(|| certificate.pem_error("it holds no certificate"))?;
         let seconds = u64::try_from(now.unix_timestamp()).unwrap_or_default();
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         verifier
             .verify_server_cert(end_entity, intermediates, &name, &[], time)
-            .map_err(|error| certificate.wrong(format!("the API server would not accept it for {host}: {error}")))?;
-        let expiry = tls::not_after(end_entity).ok_or_else(|| certificate.wrong("its expiry date is not valid"))?;
+            .map_err(|error| {
+                certificate.pem_error(format!("the API server would not accept it for {host}: {error}"))
+            })?;
+        let expiry = tls::not_after(end_entity).ok_or_else(|| certificate.pem_error("its expiry date is not valid"))?;
         Ok(Self {
             authority: authority.text,
             certificate: certificate.text,

@@ -21,7 +21,7 @@ use super::{
     roles, template,
     values::KubernetesVersion,
 };
-use crate::files::{self, PUBLIC};
+use crate::files::{self, PUBLIC_MODE};
 
 /// Embeds files from the directory `chart/templates`.
 macro_rules! templates {
@@ -45,24 +45,27 @@ const TEMPLATES: [(&str, &str); 12] = templates![
     "servicemonitor.yaml",
 ];
 
-const VALUES: &str = "values.yaml";
+const VALUES_FILE: &str = "values.yaml";
 
 /// The directories of a chart that contain only generated files. They are emptied before a chart is written.
 const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 
 pub(super) type ChartFiles = BTreeMap<String, Vec<u8>>;
 
-pub(super) fn files(installation: &Installation, prepared: &PreparedInstallation) -> crate::Result<ChartFiles> {
+pub(super) fn chart_files(installation: &Installation, prepared: &PreparedInstallation) -> crate::Result<ChartFiles> {
     let PreparedInstallation {
         configuration, bundle, ..
     } = prepared;
-    let values = arguments(installation, prepared);
+    let values = template_values(installation, prepared);
     let render = |text| template::render(text, &values, &ChartFiles::new());
     let facts = serde_json::to_value(InstallationFacts::new(installation, prepared))?;
     let mut files = ChartFiles::new();
     let mut add = |path: String, content: &[u8]| files.insert(path, content.to_vec());
-    add("Chart.yaml".to_owned(), chart(installation).as_bytes());
-    add(VALUES.to_owned(), render(include_str!("chart/values.yaml"))?.as_bytes());
+    add("Chart.yaml".to_owned(), chart_metadata(installation).as_bytes());
+    add(
+        VALUES_FILE.to_owned(),
+        render(include_str!("chart/values.yaml"))?.as_bytes(),
+    );
     let schema = render(include_str!("chart/values.schema.json"))?;
     add("values.schema.json".to_owned(), schema.as_bytes());
     add("files/installation.yaml".to_owned(), to_yaml(&facts).as_bytes());
@@ -87,7 +90,7 @@ pub(super) fn files(installation: &Installation, prepared: &PreparedInstallation
 
 fn config_files(configuration: &Configuration) -> MountedTexts {
     let mut files = configuration.files.clone();
-    files.insert(CONFIG_FILE.to_owned(), configuration.text());
+    files.insert(CONFIG_FILE.to_owned(), configuration.to_yaml());
     if let Some(authorities) = &configuration.client_ca {
         files.insert(CLIENT_CA_FILE.to_owned(), authorities.clone());
     }
@@ -95,12 +98,12 @@ fn config_files(configuration: &Configuration) -> MountedTexts {
 }
 
 /// Returns the objects of the chart with its default values, the namespace and the Secrets, in the order to apply them.
-pub(super) fn manifests(
+pub(super) fn chart_manifests(
     installation: &Installation,
     prepared: &PreparedInstallation,
     certificates: Option<&Certificates>,
 ) -> crate::Result<Vec<CommentedManifest>> {
-    let mut files = files(installation, prepared)?;
+    let mut files = chart_files(installation, prepared)?;
     if let Some(certificates) = certificates {
         for (name, text) in [
             (CERTIFICATE_FILE, &certificates.certificate),
@@ -113,8 +116,8 @@ pub(super) fn manifests(
     for (name, text) in &prepared.configuration.admin_files {
         files.insert(format!("secrets/admin/{name}"), text.clone().into_bytes());
     }
-    let values = files.get(VALUES).map(|text| String::from_utf8_lossy(text));
-    let values = to_json(VALUES, &values.unwrap_or_default())?;
+    let values = files.get(VALUES_FILE).map(|text| String::from_utf8_lossy(text));
+    let values = to_json(VALUES_FILE, &values.unwrap_or_default())?;
     let yaml_templates = TEMPLATES.iter().filter(|(name, _)| name.ends_with(".yaml"));
     let templates = yaml_templates.map(|(_, text)| *text).chain([
         include_str!("templates/namespace.yaml"),
@@ -173,7 +176,7 @@ struct ModuleFiles<'a> {
 impl<'a> InstallationFacts<'a> {
     fn new(installation: &Installation, prepared: &'a PreparedInstallation) -> Self {
         /// The time by which the Pod's grace period exceeds the longest shutdown of the program.
-        const SPARE: Duration = Duration::from_secs(5);
+        const SHUTDOWN_RESERVE: Duration = Duration::from_secs(5);
         let PreparedInstallation {
             configuration, bundle, ..
         } = prepared;
@@ -188,7 +191,9 @@ impl<'a> InstallationFacts<'a> {
             admin_scheme: if configuration.has_admin_tls() { "HTTPS" } else { "HTTP" },
             admin_uses_webhook_certificate: configuration.has_own_admin_tls(),
             has_admin_secret: !configuration.admin_files.is_empty(),
-            grace_period_seconds: (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64,
+            grace_period_seconds: (configuration.shutdown_duration + SHUTDOWN_RESERVE)
+                .as_secs_f64()
+                .ceil() as u64,
             needs_lease: configuration.needs_lease(),
             calls_out: prepared.calls_out(),
             stock_directory: bundle.stock_directory.as_deref(),
@@ -208,7 +213,7 @@ impl<'a> InstallationFacts<'a> {
     }
 }
 
-fn arguments(installation: &Installation, prepared: &PreparedInstallation) -> Json {
+fn template_values(installation: &Installation, prepared: &PreparedInstallation) -> Json {
     let configuration = &prepared.configuration;
     let replicas = installation.replicas;
     json!({
@@ -229,7 +234,7 @@ fn arguments(installation: &Installation, prepared: &PreparedInstallation) -> Js
     })
 }
 
-fn chart(installation: &Installation) -> String {
+fn chart_metadata(installation: &Installation) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let oldest = installation
         .kubernetes_version
@@ -245,12 +250,12 @@ fn chart(installation: &Installation) -> String {
     }))
 }
 
-pub(super) fn write(directory: &Path, chart: &ChartFiles) -> crate::Result<()> {
+pub(super) fn write_files(directory: &Path, chart: &ChartFiles) -> crate::Result<()> {
     let is_chart = directory.join("Chart.yaml").is_file();
     let is_empty = match fs::read_dir(directory) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(error) => return Err(files::at(directory)(error).into()),
+        Err(error) => return Err(files::error_at(directory)(error).into()),
     };
     if !is_chart && !is_empty {
         return Err(format!(
@@ -263,13 +268,13 @@ pub(super) fn write(directory: &Path, chart: &ChartFiles) -> crate::Result<()> {
         let path = directory.join(name);
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(files::at(&path)(error).into());
+                return Err(files::error_at(&path)(error).into());
             }
             _ => {}
         }
     }
     for (name, content) in chart {
-        files::replace_in_tree(&directory.join(name), content, PUBLIC)?;
+        files::replace_in_tree(&directory.join(name), content, PUBLIC_MODE)?;
     }
     Ok(())
 }

@@ -43,12 +43,12 @@ pub(super) struct Configuration {
     pub(super) admin_port: u16,
     pub(super) reads_resources: bool,
     /// The source of the webhooks' certificate, if the Pods register the webhooks themselves; otherwise `None`.
-    pub(super) keeps_webhooks: Option<CertificateOrigin>,
+    pub(super) kept_webhooks_certificate: Option<CertificateOrigin>,
     pub(super) audit: Option<AuditConfig>,
-    pub(super) namespaced: NamespacedChains,
+    pub(super) namespaced_chains: NamespacedChains,
     pub(super) policies: Vec<PolicySystem>,
     /// The longest time from a stop signal to the end of the program in the Pod.
-    pub(super) shutdown: Duration,
+    pub(super) shutdown_duration: Duration,
     pub(super) request_timeout: Duration,
 }
 
@@ -64,7 +64,7 @@ const ADMIN_PORT: u16 = 9090;
 impl Configuration {
     pub(super) fn new() -> Self {
         let limits = ReviewsConfig::default().default_limits();
-        Self::of_pod(Map::new(), None, &limits, [WEBHOOK_PORT, ADMIN_PORT])
+        Self::for_pod(Map::new(), None, &limits, [WEBHOOK_PORT, ADMIN_PORT])
     }
 
     pub(super) fn read(path: &Path) -> crate::Result<(Self, Config)> {
@@ -79,9 +79,9 @@ impl Configuration {
         }
         let mut root = document::to_json(&path.display().to_string(), &read(path)?)?;
         let directory = path.parent().unwrap_or(Path::new(""));
-        let files = files::of_modules(&mut root, directory)?;
+        let files = files::mount_module_files(&mut root, directory)?;
         let admin_files = match root.get_mut("admin") {
-            Some(Json::Object(section)) => files::of_admin(section, directory)?,
+            Some(Json::Object(section)) => files::mount_admin_files(section, directory)?,
             _ => MountedTexts::new(),
         };
         let ca_file = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
@@ -106,14 +106,14 @@ impl Configuration {
             files,
             admin_files,
             names_certificate,
-            ..Self::of_pod(root, client_ca, &config.limits, ports)
+            ..Self::for_pod(root, client_ca, &config.limits, ports)
         };
         if let Some(resources) = resources {
             configuration.read_resources(resources);
         }
         for location in &config.definitions {
-            if let Some(namespaced) = location.namespaced() {
-                configuration.namespaced = namespaced.clone();
+            if let Some(namespaced) = location.namespaced_chains() {
+                configuration.namespaced_chains = namespaced.clone();
             }
             configuration.policies.extend_from_slice(location.policies());
         }
@@ -132,23 +132,23 @@ impl Configuration {
         Ok((configuration, config))
     }
 
-    fn of_pod(
-        mut given: Map<String, Json>,
+    fn for_pod(
+        mut given_root: Map<String, Json>,
         client_ca: Option<String>,
         limits: &Limits,
         [webhook_port, admin_port]: [u16; 2],
     ) -> Self {
-        for replaced in ["listen", "dialect", "definitions", "namespaces", "namespacesFile"] {
-            given.remove(replaced);
+        for replaced_key in ["listen", "dialect", "definitions", "namespaces", "namespacesFile"] {
+            given_root.remove(replaced_key);
         }
-        let mut without = |section: &str, key: &str| {
-            let section = given.get_mut(section).and_then(Json::as_object_mut);
+        let mut remove_key = |section: &str, key: &str| {
+            let section = given_root.get_mut(section).and_then(Json::as_object_mut);
             section.and_then(|section| section.remove(key)).is_some()
         };
-        let had_credentials = without("modules", "dockerConfig");
-        let had_plugin_credentials = without("pluginHttp", "credentials");
-        let had_tracing_headers = without("tracing", "headers");
-        let tls = given
+        let had_credentials = remove_key("modules", "dockerConfig");
+        let had_plugin_credentials = remove_key("pluginHttp", "credentials");
+        let had_tracing_headers = remove_key("tracing", "headers");
+        let tls = given_root
             .get_mut("tracing")
             .and_then(|tracing| tracing.get_mut("tls"))
             .and_then(Json::as_object_mut);
@@ -175,13 +175,13 @@ impl Configuration {
             ("history", "directory", format!("{STATE}/history")),
         ] {
             let mut section = Map::new();
-            if let Some(Json::Object(given)) = given.remove(name) {
-                section = given;
+            if let Some(Json::Object(given_section)) = given_root.remove(name) {
+                section = given_section;
             }
             section.insert(key.into(), value.into());
             root.insert(name.into(), section.into());
         }
-        root.append(&mut given);
+        root.append(&mut given_root);
         Self {
             root,
             client_ca,
@@ -191,14 +191,14 @@ impl Configuration {
             had_plugin_credentials,
             names_certificate: false,
             reads_resources: false,
-            keeps_webhooks: None,
+            kept_webhooks_certificate: None,
             audit: None,
-            namespaced: NamespacedChains::default(),
+            namespaced_chains: NamespacedChains::default(),
             policies: Vec::new(),
             had_tracing_secrets: had_tracing_headers || had_tracing_key,
             webhook_port,
             admin_port,
-            shutdown: limits.shutdown_delay + limits.shutdown_timeout,
+            shutdown_duration: limits.shutdown_delay + limits.shutdown_timeout,
             request_timeout: limits.request_timeout,
         }
     }
@@ -287,13 +287,13 @@ impl Configuration {
             }
         };
         self.root["dialect"]["kubernetes"]["webhookConfigurations"] = section;
-        self.keeps_webhooks = Some(origin);
+        self.kept_webhooks_certificate = Some(origin);
         self.use_cluster();
         Ok(())
     }
 
     pub(super) fn makes_certificate(&self) -> bool {
-        self.keeps_webhooks == Some(CertificateOrigin::SelfIssued)
+        self.kept_webhooks_certificate == Some(CertificateOrigin::SelfIssued)
     }
 
     pub(super) fn exports_traces(&self) -> bool {
@@ -305,7 +305,7 @@ impl Configuration {
     }
 
     pub(super) fn has_admin_tls(&self) -> bool {
-        self.admin_has("tls")
+        self.has_admin_key("tls")
     }
 
     pub(super) fn has_own_admin_tls(&self) -> bool {
@@ -315,14 +315,14 @@ impl Configuration {
 
     /// Returns whether anyone can use the API below `/v1` of the admin port.
     pub(super) fn has_admin_users(&self) -> bool {
-        self.admin_has("tokens") || self.admin_has("clients")
+        self.has_admin_key("tokens") || self.has_admin_key("clients")
     }
 
-    fn admin_has(&self, key: &str) -> bool {
+    fn has_admin_key(&self, key: &str) -> bool {
         self.root.get("admin").is_some_and(|admin| admin.get(key).is_some())
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_yaml(&self) -> String {
         document::to_yaml(&Json::Object(self.root.clone()))
     }
 }

@@ -24,37 +24,37 @@ pub(super) fn manifests() -> crate::Result<Vec<CommentedManifest>> {
     [
         CrdKind {
             name: "AdmissionChain",
-            short: "achain",
+            short_name: "achain",
             scope: "Cluster",
             schema: CHAIN_SCHEMA,
-            add_rules: rules::of_chains,
+            add_rules: rules::add_chain_rules,
             columns: &chains,
         },
         CrdKind {
             name: "NamespacedAdmissionChain",
-            short: "nachain",
+            short_name: "nachain",
             scope: "Namespaced",
             schema: CHAIN_SCHEMA,
-            add_rules: rules::of_chains,
+            add_rules: rules::add_chain_rules,
             columns: &chains,
         },
         CrdKind {
             name: "AdmissionException",
-            short: "aexception",
+            short_name: "aexception",
             scope: "Cluster",
             schema: EXCEPTION,
-            add_rules: rules::of_exceptions,
+            add_rules: rules::add_exception_rules,
             columns: &exceptions,
         },
     ]
     .iter()
-    .map(|kind| definition(kind).map(CommentedManifest::from))
+    .map(|kind| crd_manifest(kind).map(CommentedManifest::from))
     .collect()
 }
 
 struct CrdKind<'a> {
     name: &'a str,
-    short: &'a str,
+    short_name: &'a str,
     scope: &'a str,
     schema: &'a str,
     add_rules: fn(&mut Json),
@@ -62,10 +62,10 @@ struct CrdKind<'a> {
     columns: &'a [Json],
 }
 
-fn definition(kind: &CrdKind<'_>) -> crate::Result<Json> {
+fn crd_manifest(kind: &CrdKind<'_>) -> crate::Result<Json> {
     let CrdKind {
         name: kind,
-        short,
+        short_name: short,
         scope,
         schema,
         add_rules,
@@ -73,7 +73,7 @@ fn definition(kind: &CrdKind<'_>) -> crate::Result<Json> {
     } = *kind;
     let schema: Json = serde_json::from_str(schema)?;
     let status: Json = serde_json::from_str(STATUS)?;
-    let mut spec = structural(schema.pointer("/properties/spec").unwrap_or(&Json::Null), &schema);
+    let mut spec = structural_schema(schema.pointer("/properties/spec").unwrap_or(&Json::Null), &schema);
     add_rules(&mut spec);
     let singular = kind.to_lowercase();
     let plural = format!("{singular}s");
@@ -81,8 +81,8 @@ fn definition(kind: &CrdKind<'_>) -> crate::Result<Json> {
         .iter()
         .cloned()
         .chain([
-            condition("Accepted"),
-            condition("Live"),
+            condition_column("Accepted"),
+            condition_column("Live"),
             json!({"name": "Revision", "type": "integer", "jsonPath": ".status.revision"}),
             json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}),
         ])
@@ -132,7 +132,7 @@ fn column(name: &str, path: &str) -> Json {
     json!({"name": name, "type": "string", "jsonPath": path})
 }
 
-fn condition(name: &str) -> Json {
+fn condition_column(name: &str) -> Json {
     column(name, &format!(".status.conditions[?(@.type==\"{name}\")].status"))
 }
 
@@ -155,7 +155,7 @@ const KEPT_KEYWORDS: [&str; 13] = [
 
 /// Converts a JSON Schema to a structural schema, the form that a CustomResourceDefinition needs. Defaults are left
 /// out, because an API server would write them into every stored resource.
-fn structural(schema: &Json, root: &Json) -> Json {
+fn structural_schema(schema: &Json, root: &Json) -> Json {
     let schema = resolve_reference(schema, root);
     let mut result: Map<String, Json> = KEPT_KEYWORDS
         .iter()
@@ -175,24 +175,24 @@ fn structural(schema: &Json, root: &Json) -> Json {
         return result.into();
     }
     if let Some(properties) = schema.get("properties").and_then(Json::as_object) {
-        let copied = |(name, property): (&String, _)| (name.clone(), structural(property, root));
+        let copied = |(name, property): (&String, _)| (name.clone(), structural_schema(property, root));
         let properties: Map<_, _> = properties.iter().map(copied).collect();
         result.insert("properties".to_owned(), properties.into());
     } else if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
-        result.insert("additionalProperties".to_owned(), structural(values, root));
+        result.insert("additionalProperties".to_owned(), structural_schema(values, root));
     }
     if let Some(items) = schema.get("items") {
-        result.insert("items".to_owned(), structural(items, root));
+        result.insert("items".to_owned(), structural_schema(items, root));
     }
     for keyword in ["oneOf", "anyOf"] {
         let Some(alternatives) = schema.get(keyword).and_then(Json::as_array) else {
             continue;
         };
-        match alternatives.iter().map(only_required).collect::<Option<Vec<_>>>() {
+        match alternatives.iter().map(sole_required_field).collect::<Option<Vec<_>>>() {
             // Each alternative only requires a field. A rule in CEL then replaces the keyword `oneOf` or `anyOf`,
             // because the message of this rule is clearer than the API server's message about the keyword.
             Some(fields) => {
-                let rule = rules::requiring_one(&fields, keyword == "oneOf");
+                let rule = rules::one_field_rule(&fields, keyword == "oneOf");
                 result.insert(rules::VALIDATIONS.to_owned(), json!([rule]));
             }
             None => return join_forms(alternatives, root).unwrap_or_else(|| open_schema(&result)),
@@ -209,7 +209,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
 }
 
 /// If the schema consists of the keyword `required` and nothing else, returns the field that it requires.
-fn only_required(schema: &Json) -> Option<&str> {
+fn sole_required_field(schema: &Json) -> Option<&str> {
     let required = schema
         .get("required")
         .filter(|_| schema.as_object().is_some_and(|keywords| keywords.len() == 1));
@@ -219,7 +219,7 @@ fn only_required(schema: &Json) -> Option<&str> {
 fn join_forms(forms: &[Json], root: &Json) -> Option<Json> {
     let mut fields = Map::new();
     for form in forms {
-        fields.extend(structural(form, root).get("properties")?.as_object()?.clone());
+        fields.extend(structural_schema(form, root).get("properties")?.as_object()?.clone());
     }
     Some(json!({"type": "object", "properties": fields}))
 }
@@ -257,6 +257,7 @@ mod tests {
     use super::*;
 
     /// Asserts the rules of structural schemas:
+    ///
     /// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
     fn assert_structural(schema: &Json, path: &str) {
         let fields = schema.as_object().unwrap();

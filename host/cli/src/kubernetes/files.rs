@@ -13,9 +13,10 @@ pub(super) type MountedTexts = BTreeMap<String, String>;
 
 /// Replaces the paths of files in the sections `modules`, `pluginHttp`, `tracing` and `signatures` with the paths at
 /// which the Pod finds the same files. Returns the texts of these files, so that they can be mounted.
-pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
+pub(super) fn mount_module_files(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
-    let mut take = |node: Option<&mut Json>| take(node, directory, |path, text| file_name(&mut files, path, text));
+    let mut take =
+        |node: Option<&mut Json>| mount_file(node, directory, |path, text| unique_name(&mut files, path, text));
     take(root.pointer_mut("/modules/ca"))?;
     take(root.pointer_mut("/pluginHttp/ca"))?;
     take(root.pointer_mut("/tracing/tls/ca"))?;
@@ -33,10 +34,10 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTex
 }
 
 /// The files of the section `admin` contain keys and tokens, so they are mounted from a Secret.
-pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Result<MountedTexts, String> {
+pub(super) fn mount_admin_files(section: &mut Map<String, Json>, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take = |node: Option<&mut Json>, name: &str| {
-        take(node, directory, |_, text| {
+        mount_file(node, directory, |_, text| {
             files.insert(name.to_owned(), text);
             format!("{RELATIVE_ADMIN}/{name}")
         })
@@ -63,7 +64,7 @@ pub(super) fn own_certificate() -> Json {
     })
 }
 
-fn take(
+fn mount_file(
     node: Option<&mut Json>,
     directory: &Path,
     new_path: impl FnOnce(&Path, String) -> String,
@@ -76,8 +77,8 @@ fn take(
 }
 
 /// Adds a file and returns its name, with a number before it if another file has that name.
-fn file_name(files: &mut MountedTexts, path: &Path, text: String) -> String {
-    let base_name = key(path);
+fn unique_name(files: &mut MountedTexts, path: &Path, text: String) -> String {
+    let base_name = config_map_key(path);
     let is_taken = |name: &str| {
         let is_reserved = [CONFIG_FILE, CLIENT_CA_FILE].contains(&name);
         is_reserved || files.get(name).is_some_and(|present| *present != text)
@@ -91,7 +92,7 @@ fn file_name(files: &mut MountedTexts, path: &Path, text: String) -> String {
     name
 }
 
-pub(super) fn key(path: &Path) -> String {
+pub(super) fn config_map_key(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     name.replace(|c| !is_valid(c), "-")

@@ -6,7 +6,7 @@ use admittance_definitions::document::{Mistakes, to_json, to_yaml};
 use serde_json::Value as Json;
 
 use crate::{
-    files::{self, PUBLIC, SECRET},
+    files::{self, PUBLIC_MODE, SECRET_MODE},
     output,
 };
 
@@ -38,7 +38,7 @@ impl CommentedManifest {
     }
 
     pub(super) fn rank(&self) -> Option<usize> {
-        KINDS.iter().position(|kind| *kind == self.kind())
+        KIND_ORDER.iter().position(|kind| *kind == self.kind())
     }
 
     pub(super) fn kind(&self) -> &str {
@@ -46,10 +46,10 @@ impl CommentedManifest {
     }
 
     pub(super) fn is_too_large_for_annotation(&self) -> bool {
-        const LARGEST_ANNOTATIONS: usize = 256 * 1024;
+        const ANNOTATIONS_SIZE_MAX: usize = 256 * 1024;
         // kubectl writes the whole object into an annotation. Annotations may have 256 KiB together, and 1024 bytes of
         // them are reserved for the key and for other annotations.
-        self.object.to_string().len() > LARGEST_ANNOTATIONS - 1024
+        self.object.to_string().len() > ANNOTATIONS_SIZE_MAX - 1024
     }
 
     pub(super) fn text(&self) -> String {
@@ -57,13 +57,13 @@ impl CommentedManifest {
     }
 }
 
-pub(super) fn print(manifests: &[CommentedManifest]) -> crate::Result<()> {
+pub(super) fn print_manifests(manifests: &[CommentedManifest]) -> crate::Result<()> {
     let text: String = manifests.iter().map(CommentedManifest::text).collect();
     Ok(output::write(&text)?)
 }
 
 /// The kinds of all objects of an installation, in the order in which to apply them.
-const KINDS: [&str; 17] = [
+const KIND_ORDER: [&str; 17] = [
     "CustomResourceDefinition",
     "Namespace",
     "ServiceAccount",
@@ -84,9 +84,9 @@ const KINDS: [&str; 17] = [
 ];
 
 /// Each file name begins with a number, because `kubectl apply -f DIRECTORY` applies files in order of names.
-pub(super) fn write(directory: &Path, manifests: &[CommentedManifest]) -> crate::Result<()> {
-    fs::create_dir_all(directory).map_err(files::at(directory))?;
-    for (index, kind) in KINDS.iter().enumerate() {
+pub(super) fn write_files(directory: &Path, manifests: &[CommentedManifest]) -> crate::Result<()> {
+    fs::create_dir_all(directory).map_err(files::error_at(directory))?;
+    for (index, kind) in KIND_ORDER.iter().enumerate() {
         let of_kind = manifests.iter().filter(|manifest| manifest.kind() == *kind);
         let text: String = of_kind.map(CommentedManifest::text).collect();
         let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
@@ -95,13 +95,13 @@ pub(super) fn write(directory: &Path, manifests: &[CommentedManifest]) -> crate:
             // removed, because `kubectl apply` on the directory would still apply it.
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(files::at(&path)(error).into());
+                    return Err(files::error_at(&path)(error).into());
                 }
                 _ => continue,
             }
         }
-        let mode = if *kind == "Secret" { SECRET } else { PUBLIC };
-        files::replace(&path, text.as_bytes(), mode)?;
+        let mode = if *kind == "Secret" { SECRET_MODE } else { PUBLIC_MODE };
+        files::replace_file(&path, text.as_bytes(), mode)?;
     }
     Ok(())
 }

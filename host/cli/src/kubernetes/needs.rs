@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ClusterNeeds {
     kinds: BTreeSet<ClusterKind>,
-    authorizer: bool,
+    needs_authorizer: bool,
     pub(super) calls_out: bool,
 }
 
@@ -28,18 +28,18 @@ impl ClusterNeeds {
                 || namespaced.allow.calls_out(),
             ..Self::default()
         };
-        needs.read(&namespaced.allow.cluster);
+        needs.add_kinds(&namespaced.allow.cluster);
         for stage in chains.iter().flat_map(|chain| &chain.stages) {
             if let Some(NamespaceSelector::Labels(selector)) = &stage.spec.namespace_selector
                 && !selector.is_empty()
             {
                 needs.kinds.insert(namespace());
             }
-            needs.authorizer |= stage.spec.uses_authorizer();
+            needs.needs_authorizer |= stage.spec.uses_authorizer();
             needs.calls_out |= stage.hook.server().is_some();
-            needs.read(&stage.hook.reads());
+            needs.add_kinds(&stage.hook.cluster_kinds());
             for (_, plugin) in stage.plugins() {
-                needs.read(&plugin.allow.cluster);
+                needs.add_kinds(&plugin.allow.cluster);
                 let is_fetched = !matches!(plugin.source, ModuleReference::File(_));
                 needs.calls_out |= is_fetched || plugin.allow.calls_out();
             }
@@ -47,21 +47,21 @@ impl ClusterNeeds {
         needs
     }
 
-    fn read(&mut self, granted: &BTreeSet<ClusterKind>) {
+    fn add_kinds(&mut self, granted: &BTreeSet<ClusterKind>) {
         for kind in granted {
             if kind.is_access_review() {
-                self.authorizer = true;
+                self.needs_authorizer = true;
             } else {
                 self.kinds.insert(kind.clone());
             }
         }
     }
 
-    pub(super) fn cluster(&self) -> bool {
-        self.authorizer || !self.kinds.is_empty()
+    pub(super) fn needs_cluster(&self) -> bool {
+        self.needs_authorizer || !self.kinds.is_empty()
     }
 
-    pub(super) fn rules(&self) -> Vec<Json> {
+    pub(super) fn cluster_rules(&self) -> Vec<Json> {
         let resource_rules = self.resources().into_iter().map(|resource| {
             json!({
                 "apiGroups": [resource.group],
@@ -69,7 +69,7 @@ impl ClusterNeeds {
                 "verbs": ["get", "list", "watch"],
             })
         });
-        let review_rule = self.authorizer.then(|| {
+        let review_rule = self.needs_authorizer.then(|| {
             json!({
                 "apiGroups": ["authorization.k8s.io"],
                 "resources": ["subjectaccessreviews"],

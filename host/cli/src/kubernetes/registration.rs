@@ -45,12 +45,12 @@ impl Installation {
 }
 
 impl PreparedInstallation {
-    pub(super) fn webhooks(&self, installation: &Installation) -> Result<Vec<RegisteredWebhook>, String> {
+    pub(super) fn registered_webhooks(&self, installation: &Installation) -> Result<Vec<RegisteredWebhook>, String> {
         let mut chains = Vec::new();
         for chain in &self.chains {
             let registered = RegisteredChain::from(chain);
             if let Some(problem) = registered.problem() {
-                return Err(format!("{}: {problem}", chain.source));
+                return Err(format!("{}: {problem}", chain.location));
             }
             chains.push(registered);
         }

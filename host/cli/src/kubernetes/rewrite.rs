@@ -36,7 +36,7 @@ impl NewSource {
 /// # Errors
 ///
 /// Returns an error if a source is written in a form that cannot be replaced.
-pub(super) fn sources(file: &str, text: &str, new_sources: &[NewSource]) -> Result<String, Mistakes> {
+pub(super) fn replace_sources(file: &str, text: &str, new_sources: &[NewSource]) -> Result<String, Mistakes> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut mistakes = Mistakes::new();
     let documents = document::read_text(file, text, &mut mistakes);
@@ -49,7 +49,7 @@ pub(super) fn sources(file: &str, text: &str, new_sources: &[NewSource]) -> Resu
             ))
         })
         .collect();
-    mistakes.into_result(document::with_replaced(text, parts))
+    mistakes.into_result(document::replace_ranges(text, parts))
 }
 
 fn source_range(
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    fn rewritten(name: &str, text: &str) -> Result<String, String> {
+    fn rewrite_sources(name: &str, text: &str) -> Result<String, String> {
         let chains = load_text(name, text).map_err(|error| format!("not read: {error}"))?;
         let stages = chains.iter().flat_map(|chain| &chain.stages);
         let new_sources: Vec<_> = stages
@@ -108,7 +108,7 @@ mod tests {
             .enumerate()
             .map(|(index, (part, _))| NewSource::new(&part, format!("file:new-{index}")))
             .collect();
-        sources(name, text, &new_sources).map_err(|error| error.to_string())
+        replace_sources(name, text, &new_sources).map_err(|error| error.to_string())
     }
 
     const HEAD: &str = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\n\
@@ -144,7 +144,7 @@ mod tests {
             ),
         ] {
             let text = format!("{HEAD}{stages}");
-            match (rewritten("chains/a.yaml", &text), expected) {
+            match (rewrite_sources("chains/a.yaml", &text), expected) {
                 (Ok(new), Some(old)) => {
                     assert_eq!(new, format!("{HEAD}{}", stages.replacen(old, "file:new-0", 1)));
                 }
@@ -195,7 +195,7 @@ mod tests {
             ("k.yaml", kubernetes.to_owned(), 2),
             ("all.yaml", format!("\u{feff}{bcs}---\n{kubernetes}"), 3),
         ] {
-            let new_text = rewritten(name, &text).unwrap();
+            let new_text = rewrite_sources(name, &text).unwrap();
             assert!(!new_text.contains("file:a.wasm"), "{new_text}");
             for index in 0..count {
                 assert_eq!(

@@ -7,7 +7,7 @@ use admittance::{
     definitions::ChainDefinition,
 };
 use admittance_fleet::{
-    RESOURCES,
+    RESOURCE_PLURALS,
     audit::{AuditConfig, ReportApi},
 };
 use serde_json::{Value as Json, json};
@@ -18,9 +18,9 @@ use super::PreparedInstallation;
 /// templates of the chart contain those.
 pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     let configuration = &prepared.configuration;
-    let mut rules = prepared.needs.rules();
+    let mut rules = prepared.needs.cluster_rules();
     if configuration.reads_resources {
-        rules.extend(of_resources(configuration.has_admin_users()));
+        rules.extend(rules_for_resources(configuration.has_admin_users()));
         let groups = configuration.policies.iter().flat_map(|system| system.groups());
         rules.extend(groups.map(|group| {
             let verbs = ["list", "watch"];
@@ -28,29 +28,29 @@ pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
         }));
     }
     if let Some(audit) = &configuration.audit {
-        rules.extend(of_audits(audit, &prepared.chains));
+        rules.extend(rules_for_audits(audit, &prepared.chains));
     }
     rules
 }
 
 /// Returns the rights to definitions in the cluster. If the admin API has users, they may change definitions there, and
 /// the Pods write these changes. So the Pods then get the right to write definitions.
-fn of_resources(has_users: bool) -> Vec<Json> {
+fn rules_for_resources(has_users: bool) -> Vec<Json> {
     let group = "admittance.dev";
-    let statuses = RESOURCES.map(|resource| format!("{resource}/status"));
+    let statuses = RESOURCE_PLURALS.map(|resource| format!("{resource}/status"));
     let mut verbs = vec!["get", "list", "watch"];
     if has_users {
         verbs.extend(["create", "update", "patch", "delete"]);
     }
     vec![
-        json!({"apiGroups": [group], "resources": RESOURCES, "verbs": verbs}),
+        json!({"apiGroups": [group], "resources": RESOURCE_PLURALS, "verbs": verbs}),
         json!({"apiGroups": [group], "resources": statuses, "verbs": ["get", "update", "patch"]}),
         // An Event is in the namespace of its object, or in `default`, so Pods may write Events in all namespaces.
         json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}),
     ]
 }
 
-fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
+fn rules_for_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     let mut audited: BTreeSet<(String, String)> = audit
         .resources
         .iter()

@@ -20,13 +20,13 @@ pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<
     let mut renderer = Renderer {
         root,
         files,
-        defined: HashMap::new(),
+        named_templates: HashMap::new(),
     };
     for node in parse(helpers)? {
         if let TemplateNode::Block { words, body, .. } = node
             && let Some(Word::Text(name)) = words.first()
         {
-            renderer.defined.insert(name, body);
+            renderer.named_templates.insert(name, body);
         }
     }
     let mut out = String::new();
@@ -34,7 +34,7 @@ pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<
         dot: root.clone(),
         variables: BTreeMap::new(),
     };
-    renderer.run(&parse(template)?, &mut scope, &mut out)?;
+    renderer.render_nodes(&parse(template)?, &mut scope, &mut out)?;
     Ok(out)
 }
 
@@ -59,33 +59,35 @@ enum TemplateNode<'t> {
         keyword: &'t str,
         words: Vec<Word<'t>>,
         body: Vec<TemplateNode<'t>>,
-        otherwise: Vec<TemplateNode<'t>>,
+        else_body: Vec<TemplateNode<'t>>,
     },
 }
 
 fn parse(template: &str) -> Result<Vec<TemplateNode<'_>>, String> {
     let mut parts = Vec::new();
-    let mut rest = template;
-    while let Some((text, after)) = rest.split_once("{{") {
-        let (action, after) = after.split_once("}}").ok_or("an action is not closed")?;
-        let trimmed = action.strip_prefix('-');
-        parts.push((trimmed.map_or(text, |_| text.trim_end()), None));
-        let action = trimmed.unwrap_or(action);
+    let mut remaining_template = template;
+    while let Some((text, text_from_action)) = remaining_template.split_once("{{") {
+        let (action, text_after_action) = text_from_action.split_once("}}").ok_or("an action is not closed")?;
+        let without_dash = action.strip_prefix('-');
+        parts.push((without_dash.map_or(text, |_| text.trim_end()), None));
+        let action = without_dash.unwrap_or(action);
         let (action, after) = match action.strip_suffix('-') {
-            Some(action) => (action, after.trim_start()),
-            None => (action, after),
+            Some(action) => (action, text_after_action.trim_start()),
+            None => (action, text_after_action),
         };
         if !action.trim_start().starts_with("/*") {
-            parts.push(("", Some(words(action)?)));
+            parts.push(("", Some(split_words(action)?)));
         }
-        rest = after;
+        remaining_template = after;
     }
-    parts.push((rest, None));
+    parts.push((remaining_template, None));
     let mut parts = parts.into_iter();
-    Ok(nodes(&mut parts).0)
+    Ok(parse_nodes(&mut parts).0)
 }
 
-fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>) -> (Vec<TemplateNode<'t>>, bool) {
+fn parse_nodes<'t>(
+    parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>,
+) -> (Vec<TemplateNode<'t>>, bool) {
     let mut nodes = Vec::new();
     while let Some((text, words)) = parts.next() {
         let Some(words) = words else {
@@ -96,12 +98,16 @@ fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>)
             [Word::Name("end"), ..] => return (nodes, false),
             [Word::Name("else"), ..] => return (nodes, true),
             [Word::Name(keyword @ ("define" | "if" | "with" | "range")), words @ ..] => {
-                let (body, has_else) = self::nodes(parts);
+                let (body, has_else) = self::parse_nodes(parts);
                 TemplateNode::Block {
                     keyword,
                     words: words.to_vec(),
                     body,
-                    otherwise: if has_else { self::nodes(parts).0 } else { Vec::new() },
+                    else_body: if has_else {
+                        self::parse_nodes(parts).0
+                    } else {
+                        Vec::new()
+                    },
                 }
             }
             [Word::Path(name), Word::Name(":="), words @ ..] => TemplateNode::Assign(name, words.to_vec()),
@@ -111,28 +117,28 @@ fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>)
     (nodes, false)
 }
 
-fn words(action: &str) -> Result<Vec<Word<'_>>, String> {
+fn split_words(action: &str) -> Result<Vec<Word<'_>>, String> {
     let mut words = Vec::new();
-    let mut rest = action.trim_start();
-    while let Some(first) = rest.chars().next() {
+    let mut remaining_action = action.trim_start();
+    while let Some(first_char) = remaining_action.chars().next() {
         let word;
-        (word, rest) = match first {
+        (word, remaining_action) = match first_char {
             '(' | ')' | '|' => {
-                let sign = match first {
+                let sign = match first_char {
                     '(' => Word::Open,
                     ')' => Word::Close,
                     _ => Word::Pipe,
                 };
-                (sign, rest.get(1..).unwrap_or_default())
+                (sign, remaining_action.get(1..).unwrap_or_default())
             }
             '"' => {
-                let text = rest.get(1..).and_then(|rest| rest.split_once('"'));
+                let text = remaining_action.get(1..).and_then(|rest| rest.split_once('"'));
                 let (text, rest) = text.ok_or("a string is not closed")?;
                 (Word::Text(text), rest)
             }
             _ => {
-                let end = rest.find(|c: char| c.is_whitespace() || "()|".contains(c));
-                let (word, rest) = rest.split_at(end.unwrap_or(rest.len()));
+                let end = remaining_action.find(|c: char| c.is_whitespace() || "()|".contains(c));
+                let (word, rest) = remaining_action.split_at(end.unwrap_or(remaining_action.len()));
                 let word = match word.parse() {
                     Ok(number) => Word::Number(number),
                     Err(_) if word.starts_with(['.', '$']) => Word::Path(word),
@@ -142,7 +148,7 @@ fn words(action: &str) -> Result<Vec<Word<'_>>, String> {
             }
         };
         words.push(word);
-        rest = rest.trim_start();
+        remaining_action = remaining_action.trim_start();
     }
     Ok(words)
 }
@@ -157,13 +163,13 @@ struct Renderer<'a> {
     root: &'a Json,
     files: &'a ChartFiles,
     /// The bodies of `define` blocks, by name.
-    defined: HashMap<&'static str, Vec<TemplateNode<'static>>>,
+    named_templates: HashMap<&'static str, Vec<TemplateNode<'static>>>,
 }
 
 type Words<'w, 't> = Peekable<Iter<'w, Word<'t>>>;
 
 impl Renderer<'_> {
-    fn run<'t>(
+    fn render_nodes<'t>(
         &self,
         nodes: &[TemplateNode<'t>],
         scope: &mut TemplateScope<'t>,
@@ -173,23 +179,23 @@ impl Renderer<'_> {
             match node {
                 TemplateNode::Text(text) => out.push_str(text),
                 TemplateNode::Print(words) => {
-                    let value = self.pipeline(&mut words.iter().peekable(), scope)?;
+                    let value = self.evaluate_pipeline(&mut words.iter().peekable(), scope)?;
                     out.push_str(&text(&value));
                 }
                 TemplateNode::Assign(name, words) => {
-                    let value = self.pipeline(&mut words.iter().peekable(), scope)?;
+                    let value = self.evaluate_pipeline(&mut words.iter().peekable(), scope)?;
                     scope.variables.insert(name, value);
                 }
                 TemplateNode::Block {
                     keyword,
                     words,
                     body,
-                    otherwise,
+                    else_body: otherwise,
                 } => {
-                    let value = self.pipeline(&mut words.iter().peekable(), scope)?;
+                    let value = self.evaluate_pipeline(&mut words.iter().peekable(), scope)?;
                     let dots = match (*keyword, value) {
                         (_, value) if is_empty(&value) => {
-                            self.run(otherwise, scope, out)?;
+                            self.render_nodes(otherwise, scope, out)?;
                             continue;
                         }
                         ("range", Json::Array(items)) => items,
@@ -197,8 +203,8 @@ impl Renderer<'_> {
                         _ => vec![scope.dot.clone()],
                     };
                     for dot in dots {
-                        let mut inner = TemplateScope { dot, ..scope.clone() };
-                        self.run(body, &mut inner, out)?;
+                        let mut inner_scope = TemplateScope { dot, ..scope.clone() };
+                        self.render_nodes(body, &mut inner_scope, out)?;
                     }
                 }
             }
@@ -207,19 +213,19 @@ impl Renderer<'_> {
     }
 
     /// Evaluates a pipeline. Each command gets the result of the previous one as its last argument.
-    fn pipeline(&self, words: &mut Words<'_, '_>, scope: &TemplateScope<'_>) -> Result<Json, String> {
-        let mut value = self.command(words, scope, None)?;
+    fn evaluate_pipeline(&self, words: &mut Words<'_, '_>, scope: &TemplateScope<'_>) -> Result<Json, String> {
+        let mut value = self.evaluate_command(words, scope, None)?;
         while words.next_if_eq(&&Word::Pipe).is_some() {
-            value = self.command(words, scope, Some(value))?;
+            value = self.evaluate_command(words, scope, Some(value))?;
         }
         Ok(value)
     }
 
-    fn command(
+    fn evaluate_command(
         &self,
         words: &mut Words<'_, '_>,
         scope: &TemplateScope<'_>,
-        last: Option<Json>,
+        piped_value: Option<Json>,
     ) -> Result<Json, String> {
         let function = words.next_if(|word| match word {
             Word::Name(_) => true,
@@ -227,20 +233,20 @@ impl Renderer<'_> {
             _ => false,
         });
         let Some(Word::Name(function) | Word::Path(function)) = function else {
-            return self.operand(words, scope);
+            return self.evaluate_operand(words, scope);
         };
         let mut arguments = Vec::new();
         while words
             .peek()
             .is_some_and(|word| !matches!(word, Word::Pipe | Word::Close))
         {
-            arguments.push(self.operand(words, scope)?);
+            arguments.push(self.evaluate_operand(words, scope)?);
         }
-        arguments.extend(last);
-        self.call(function.trim_start_matches(['$', '.']), &arguments)
+        arguments.extend(piped_value);
+        self.call_function(function.trim_start_matches(['$', '.']), &arguments)
     }
 
-    fn operand(&self, words: &mut Words<'_, '_>, scope: &TemplateScope<'_>) -> Result<Json, String> {
+    fn evaluate_operand(&self, words: &mut Words<'_, '_>, scope: &TemplateScope<'_>) -> Result<Json, String> {
         match words.next() {
             Some(Word::Text(text)) => Ok(json!(text)),
             Some(Word::Number(number)) => Ok(json!(number)),
@@ -256,11 +262,13 @@ impl Renderer<'_> {
                 Ok(value.cloned().unwrap_or_default())
             }
             Some(Word::Open) => {
-                let value = self.pipeline(words, scope)?;
+                let value = self.evaluate_pipeline(words, scope)?;
                 words.next_if_eq(&&Word::Close).ok_or("a parenthesis is not closed")?;
                 match words.next_if(|word| matches!(word, Word::Path(path) if path.starts_with(".As"))) {
-                    Some(Word::Path(".AsSecrets")) => Ok(self.files(&value, |file| BASE64_STANDARD.encode(file))),
-                    Some(_) => Ok(self.files(&value, |file| String::from_utf8_lossy(file).into_owned())),
+                    Some(Word::Path(".AsSecrets")) => {
+                        Ok(self.encode_files(&value, |file| BASE64_STANDARD.encode(file)))
+                    }
+                    Some(_) => Ok(self.encode_files(&value, |file| String::from_utf8_lossy(file).into_owned())),
                     None => Ok(value),
                 }
             }
@@ -268,10 +276,10 @@ impl Renderer<'_> {
         }
     }
 
-    fn call(&self, function: &str, arguments: &[Json]) -> Result<Json, String> {
+    fn call_function(&self, function: &str, arguments: &[Json]) -> Result<Json, String> {
         Ok(match (function, arguments) {
             ("quote", [value]) => json!(json!(text(value)).to_string()),
-            ("toYaml", [value]) => json!(block(value)),
+            ("toYaml", [value]) => json!(yaml_block(value)),
             ("fromYaml", [value]) => to_json("chart", &text(value)).map_err(|error| error.to_string())?,
             ("nindent", [width, value]) => {
                 let line = format!("\n{}", " ".repeat(width.as_u64().unwrap_or_default() as usize));
@@ -279,17 +287,17 @@ impl Renderer<'_> {
             }
             ("default", [default, value]) => if is_empty(value) { default } else { value }.clone(),
             ("printf", [format, values @ ..]) => {
-                let printed = values
+                let formatted = values
                     .iter()
                     .fold(text(format), |printed, value| printed.replacen("%s", &text(value), 1));
-                json!(printed)
+                json!(formatted)
             }
             ("eq", [one, other]) => json!(one == other),
             ("not", [value]) => json!(is_empty(value)),
             ("and", [values @ .., last]) => values.iter().find(|value| is_empty(value)).unwrap_or(last).clone(),
             ("include", [name, dot]) => {
                 let body = self
-                    .defined
+                    .named_templates
                     .get(text(name).as_str())
                     .ok_or("a template is not defined")?;
                 let mut out = String::new();
@@ -297,7 +305,7 @@ impl Renderer<'_> {
                     dot: dot.clone(),
                     variables: BTreeMap::new(),
                 };
-                self.run(body, &mut scope, &mut out)?;
+                self.render_nodes(body, &mut scope, &mut out)?;
                 json!(out)
             }
             ("Files.Get", [path]) => {
@@ -311,16 +319,18 @@ impl Renderer<'_> {
         })
     }
 
-    fn files(&self, pattern: &Json, encode: impl Fn(&[u8]) -> String) -> Json {
+    fn encode_files(&self, pattern: &Json, encode: impl Fn(&[u8]) -> String) -> Json {
         let pattern = text(pattern);
         let directory = pattern.strip_suffix('*');
-        let selected = self.files.iter().filter(|(path, _)| match directory {
+        let selected_files = self.files.iter().filter(|(path, _)| match directory {
             Some(directory) => path.starts_with(directory),
             None => **path == pattern,
         });
         let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-        let files: Map<_, _> = selected.map(|(path, file)| (name(path), encode(file).into())).collect();
-        json!(block(&files.into()))
+        let files: Map<_, _> = selected_files
+            .map(|(path, file)| (name(path), encode(file).into()))
+            .collect();
+        json!(yaml_block(&files.into()))
     }
 }
 
@@ -344,7 +354,7 @@ fn is_empty(value: &Json) -> bool {
 }
 
 /// Writes a value as YAML, without the leading `---`.
-fn block(value: &Json) -> String {
+fn yaml_block(value: &Json) -> String {
     let document = to_yaml(value);
     let value = document.strip_prefix("---\n").unwrap_or(&document);
     value.strip_suffix('\n').unwrap_or(value).to_owned()

@@ -24,7 +24,7 @@ use tracing_subscriber::{
 /// The maximum size of the message and of each other field, in bytes. Longer text is truncated.
 const FIELD_LIMIT: usize = 8 << 10;
 
-pub(super) fn pretty<S, W>(writer: W, has_colours: bool) -> impl Layer<S>
+pub(super) fn pretty_layer<S, W>(writer: W, has_colours: bool) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'w> MakeWriter<'w> + 'static,
@@ -36,7 +36,7 @@ where
         .with_target(false)
 }
 
-pub(super) fn json<S, W>(writer: W) -> impl Layer<S>
+pub(super) fn json_layer<S, W>(writer: W) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'w> MakeWriter<'w> + 'static,
@@ -69,7 +69,7 @@ struct PrettyVisitor<'w> {
 }
 
 impl PrettyVisitor<'_> {
-    fn write(&mut self, field: &Field, value: fmt::Arguments<'_>) -> fmt::Result {
+    fn write_field(&mut self, field: &Field, value: fmt::Arguments<'_>) -> fmt::Result {
         let name = field.name();
         // The crate `log` adds fields such as `log.target`. They repeat what the line says already.
         if name.starts_with("log.") {
@@ -100,7 +100,7 @@ impl Visit for PrettyVisitor<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if self.result.is_ok() {
-            self.result = self.write(field, format_args!("{value:?}"));
+            self.result = self.write_field(field, format_args!("{value:?}"));
         }
     }
 }
@@ -112,7 +112,7 @@ enum EscapeRule {
 }
 
 impl EscapeRule {
-    fn write(self, out: &mut Writer<'_>, char: char) -> fmt::Result {
+    fn write_escape(self, out: &mut Writer<'_>, char: char) -> fmt::Result {
         match (self, char) {
             (Self::Rust, _) => write!(out, "{}", char.escape_default()),
             (Self::Json, '"' | '\\') => write!(out, "\\{char}"),
@@ -136,7 +136,7 @@ struct EscapedText<'a, 'w> {
     /// The number of bytes that may still be written before the text is cut off.
     remaining_bytes: usize,
     /// The number of bytes of the text that were cut off.
-    cut: usize,
+    cut_bytes: usize,
 }
 
 impl EscapedText<'_, '_> {
@@ -145,10 +145,10 @@ impl EscapedText<'_, '_> {
             out,
             escaping,
             remaining_bytes: FIELD_LIMIT,
-            cut: 0,
+            cut_bytes: 0,
         };
         escaped.write_fmt(text)?;
-        match escaped.cut {
+        match escaped.cut_bytes {
             0 => Ok(()),
             cut => write!(escaped.out, "... ({cut} bytes more)"),
         }
@@ -158,19 +158,19 @@ impl EscapedText<'_, '_> {
 impl fmt::Write for EscapedText<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let is_plain = |byte| matches!(byte, b' '..=b'~') && !self.escaping.is_needed(char::from(byte));
-        if self.cut == 0 && text.len() <= self.remaining_bytes && text.bytes().all(is_plain) {
+        if self.cut_bytes == 0 && text.len() <= self.remaining_bytes && text.bytes().all(is_plain) {
             self.remaining_bytes -= text.len();
             return self.out.write_str(text);
         }
         for char in text.chars() {
             let length = char.len_utf8();
-            if self.cut > 0 || length > self.remaining_bytes {
-                self.cut += length;
+            if self.cut_bytes > 0 || length > self.remaining_bytes {
+                self.cut_bytes += length;
                 continue;
             }
             self.remaining_bytes -= length;
             if self.escaping.is_needed(char) {
-                self.escaping.write(self.out, char)?;
+                self.escaping.write_escape(self.out, char)?;
             } else {
                 self.out.write_char(char)?;
             }
@@ -326,22 +326,22 @@ mod tests {
         }
     }
 
-    fn logged(log: impl Fn()) -> [String; 2] {
-        let (for_people, objects) = (LogLines::default(), LogLines::default());
-        let writer = for_people.clone();
-        let subscriber = tracing_subscriber::registry().with(pretty(move || writer.clone(), false));
+    fn capture_logs(log: impl Fn()) -> [String; 2] {
+        let (pretty_lines, json_lines) = (LogLines::default(), LogLines::default());
+        let writer = pretty_lines.clone();
+        let subscriber = tracing_subscriber::registry().with(pretty_layer(move || writer.clone(), false));
         tracing::subscriber::with_default(subscriber, &log);
-        let writer = objects.clone();
-        let subscriber = tracing_subscriber::registry().with(json(move || writer.clone()));
+        let writer = json_lines.clone();
+        let subscriber = tracing_subscriber::registry().with(json_layer(move || writer.clone()));
         tracing::subscriber::with_default(subscriber, &log);
-        [for_people.text(), objects.text()]
+        [pretty_lines.text(), json_lines.text()]
     }
 
     const HOSTILE: &str = "no\n2026-01-01T00:00:00Z ERROR fake\r\u{1b}[2J\u{9b}31m\u{202e}";
 
     #[test]
     fn a_log_message_is_one_line_without_control_characters() {
-        let texts = logged(|| {
+        let texts = capture_logs(|| {
             let span = tracing::info_span!("request", uid = HOSTILE, kind = %HOSTILE);
             let _entered = span.enter();
             tracing::warn!(value = HOSTILE, name = %HOSTILE, list = ?[HOSTILE], "denied: {HOSTILE}");
@@ -357,15 +357,15 @@ mod tests {
                 "{text}"
             );
         }
-        let [text, objects] = texts;
-        for text in [&text, &objects] {
+        let [text, json_text] = texts;
+        for text in [&text, &json_text] {
             assert!(!text.contains('\u{202e}'), "{text}");
         }
         assert!(
             text.contains(r"denied: no\n2026-01-01T00:00:00Z ERROR fake\r\u{1b}[2J\u{9b}31m\u{202e}"),
             "{text}"
         );
-        for line in objects.lines() {
+        for line in json_text.lines() {
             let line: Value = serde_json::from_str(line).unwrap();
             assert_eq!(line["span"]["uid"], HOSTILE);
         }
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn pretty_log_lines_have_the_format_of_tracing() {
-        let [text, _] = logged(|| {
+        let [text, _] = capture_logs(|| {
             tracing::info!(count = 3, name = "a b", path = %"/v1", "done \u{e4}");
         });
         let (_, line) = text.split_once(' ').unwrap();
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn json_log_lines_keep_the_types_of_fields() {
-        let [_, line] = logged(|| {
+        let [_, line] = capture_logs(|| {
             let span = tracing::info_span!("request", uid = "u", trace_id = tracing::field::Empty);
             span.record("trace_id", "t");
             let _entered = span.enter();
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn long_log_fields_are_truncated() {
         let long = "\u{e4}".repeat(1 << 20);
-        let texts = logged(|| {
+        let texts = capture_logs(|| {
             let span = tracing::info_span!("request", uid = long);
             let _entered = span.enter();
             tracing::info!(value = long, name = %long, "{long}");

@@ -16,19 +16,19 @@ use parking_lot::{Condvar, Mutex};
 use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
 
-const ACCESS: &str = "admittance::access";
+const ACCESS_TARGET: &str = "admittance::access";
 
 /// The time for which access lines are collected before they are written.
-const DELAY: Duration = Duration::from_millis(10);
+const WRITE_DELAY: Duration = Duration::from_millis(10);
 
 /// The maximum size of the collected lines in bytes. A line for which there is no room is written at once.
 const COLLECTED_SIZE_MAX: usize = 64 << 10;
 
-static COLLECTED: CollectedLines = CollectedLines::new();
+static COLLECTED_LINES: CollectedLines = CollectedLines::new();
 
 /// Writes the collected lines. Must be called before the program ends, because they would be lost.
 pub(crate) fn flush() {
-    let _ = COLLECTED.write_to(&mut stderr().lock());
+    let _ = COLLECTED_LINES.write_to(&mut stderr().lock());
 }
 
 #[derive(Debug)]
@@ -48,18 +48,18 @@ impl<'w> MakeWriter<'w> for LogOutput {
 
     fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> LineOutput {
         LineOutput {
-            is_access: metadata.target() == ACCESS,
+            is_access: metadata.target() == ACCESS_TARGET,
         }
     }
 }
 
 impl Write for LineOutput {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.is_access && *IS_WRITTEN_LATER && COLLECTED.try_collect(line) {
+        if self.is_access && *IS_WRITTEN_LATER && COLLECTED_LINES.try_collect(line) {
             return Ok(line.len());
         }
         let mut output: StderrLock<'_> = stderr().lock();
-        COLLECTED.write_to(&mut output)?;
+        COLLECTED_LINES.write_to(&mut output)?;
         output.write(line)
     }
 
@@ -75,8 +75,8 @@ static IS_WRITTEN_LATER: LazyLock<bool> = LazyLock::new(|| {
     )]
     let started = thread::Builder::new().name("log".to_owned()).spawn(|| {
         loop {
-            COLLECTED.wait();
-            thread::sleep(DELAY);
+            COLLECTED_LINES.wait_for_lines();
+            thread::sleep(WRITE_DELAY);
             flush();
         }
     });
@@ -85,14 +85,14 @@ static IS_WRITTEN_LATER: LazyLock<bool> = LazyLock::new(|| {
 
 struct CollectedLines {
     lines: Mutex<Vec<u8>>,
-    has_some: Condvar,
+    lines_added: Condvar,
 }
 
 impl CollectedLines {
     const fn new() -> Self {
         Self {
             lines: Mutex::new(Vec::new()),
-            has_some: Condvar::new(),
+            lines_added: Condvar::new(),
         }
     }
 
@@ -106,13 +106,13 @@ impl CollectedLines {
         lines.extend_from_slice(line);
         drop(lines);
         if is_first {
-            self.has_some.notify_one();
+            self.lines_added.notify_one();
         }
         true
     }
 
-    fn wait(&self) {
-        self.has_some
+    fn wait_for_lines(&self) {
+        self.lines_added
             .wait_while(&mut self.lines.lock(), |lines| lines.is_empty());
     }
 

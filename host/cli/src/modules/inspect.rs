@@ -14,11 +14,11 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ModuleArguments, inspected, module_or_file, pull::manifest};
+use super::{ModuleArguments, inspect_module, module_or_file, pull::resolved_manifest};
 use crate::{
-    arguments::existing,
-    output::{BAD, BOLD, DIM, GOOD, Output, WARN, harmless, harmless_lines},
-    progress::transfer,
+    arguments::parse_existing_path,
+    output::{BAD, BOLD, DIM, GOOD, Output, WARN, sanitize_line, sanitize_lines},
+    progress::transfer_display,
 };
 
 /// Show information about a module: name, version, contract, resources, settings, imports and the grants that they
@@ -39,7 +39,7 @@ pub(crate) struct InspectArguments {
     output: Output,
     /// The public key that must have signed the module (PEM, as cosign writes it). May be given more than once; one of
     /// the keys must match.
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     key: Vec<PathBuf>,
     #[command(flatten)]
     modules: ModuleArguments,
@@ -74,14 +74,14 @@ struct ModuleDescription {
 impl InspectArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let directory = tempfile::tempdir()?;
-        let catalog = self.modules.catalog_in(&self.key, directory.path())?;
+        let catalog = self.modules.open_catalog_in(&self.key, directory.path())?;
         let inspected = crate::block_on(inspect(&self.module, &catalog))??;
         self.output.print(&inspected, text)
     }
 }
 
 async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Result<ModuleDescription> {
-    let on_progress = transfer("fetching");
+    let on_progress = transfer_display("fetching");
     let module = catalog
         .obtain(reference, None, Freshness::Resolve, &on_progress)
         .await?;
@@ -92,11 +92,11 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         contract,
         imports,
         annotations: own,
-    } = inspected(&module).await?;
-    let manifest = manifest(catalog, reference);
+    } = inspect_module(&module).await?;
+    let manifest = resolved_manifest(catalog, reference);
     let schema = description.settings_schema.take();
     Ok(ModuleDescription {
-        reference: module.reference().portable(),
+        reference: module.reference().to_portable_text(),
         description,
         interface,
         contract,
@@ -108,14 +108,18 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         manifest: manifest.as_ref().map(|(digest, _)| digest.to_string()),
         annotations: own
             .into_iter()
-            .chain(manifest.map(|(_, bytes)| annotations(&bytes)).unwrap_or_default())
+            .chain(
+                manifest
+                    .map(|(_, bytes)| manifest_annotations(&bytes))
+                    .unwrap_or_default(),
+            )
             .collect(),
-        verified: module.verified().clone(),
+        verified: module.verified_signature().clone(),
         signatures,
     })
 }
 
-fn annotations(manifest: &[u8]) -> BTreeMap<String, String> {
+fn manifest_annotations(manifest: &[u8]) -> BTreeMap<String, String> {
     #[derive(serde::Deserialize)]
     struct ArtifactManifest {
         #[serde(default)]
@@ -130,12 +134,12 @@ fn text(inspected: &ModuleDescription) -> String {
     let description = &inspected.description;
     let mut text = format!(
         "{BOLD}{} {}{BOLD:#}  {}\n\n",
-        harmless(&description.name),
-        harmless(&description.version),
-        harmless(&description.summary)
+        sanitize_line(&description.name),
+        sanitize_line(&description.version),
+        sanitize_line(&description.summary)
     );
     let mut line = |name: &str, style: Style, value: &str| {
-        text += &format!("{name:11} {style}{}{style:#}\n", harmless(value));
+        text += &format!("{name:11} {style}{}{style:#}\n", sanitize_line(value));
     };
     let plain = Style::new();
     let effect = if description.mutates {
@@ -149,7 +153,7 @@ fn text(inspected: &ModuleDescription) -> String {
     line("contract", plain, &format!("{}{contract}", inspected.interface));
     line("effect", plain, effect);
     for resource in &description.resources {
-        line("resources", plain, &hint(resource));
+        line("resources", plain, &hint_text(resource));
     }
     line("size", plain, &ByteSize(inspected.size).to_string());
     line("digest", plain, &inspected.digest);
@@ -176,18 +180,18 @@ fn text(inspected: &ModuleDescription) -> String {
         line("asks for", plain, &capability.to_string());
     }
     for ModuleImport { name, grant } in &inspected.imports {
-        let style = style_of(*grant);
-        let name = harmless(name);
+        let style = grant_style(*grant);
+        let name = sanitize_line(name);
         text += &format!("{:11} {name}  {style}{grant}{style:#}\n", "import");
     }
     if let Some(schema) = &inspected.settings_schema {
-        let schema = harmless_lines(&format!("{schema:#}"));
+        let schema = sanitize_lines(&format!("{schema:#}"));
         text += &format!("\n{BOLD}settings{BOLD:#}\n{schema}\n");
     }
     text
 }
 
-fn hint(resource: &ResourceHint) -> String {
+fn hint_text(resource: &ResourceHint) -> String {
     let groups: Vec<_> = resource
         .api_groups
         .iter()
@@ -201,7 +205,7 @@ fn hint(resource: &ResourceHint) -> String {
     )
 }
 
-fn style_of(grant: Grant) -> Style {
+fn grant_style(grant: Grant) -> Style {
     match grant {
         Grant::None | Grant::Environment => DIM,
         Grant::Never => BAD,
@@ -215,7 +219,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::plain;
+    use crate::table::strip_styles;
 
     #[test]
     fn inspect_shows_all_properties_of_a_module() {
@@ -255,13 +259,13 @@ mod tests {
             manifest: Some("sha256:bb".to_owned()),
             annotations: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
             verified: VerifiedSignature::Key {
-                fingerprint: admittance::Digest::of("key"),
+                fingerprint: admittance::Digest::of_bytes("key"),
             },
             signatures: Vec::new(),
         };
-        let fingerprint = admittance::Digest::of("key").to_string();
+        let fingerprint = admittance::Digest::of_bytes("key").to_string();
         assert_eq!(
-            plain(&text(&inspected)).replace(&fingerprint, "sha256:cc"),
+            strip_styles(&text(&inspected)).replace(&fingerprint, "sha256:cc"),
             r#"images 1.0.0  Checks images.
 
 reference   oci://r/a:1
@@ -299,7 +303,7 @@ settings
             (r#"{"layers": []}"#, 0),
             ("none", 0),
         ] {
-            assert_eq!(annotations(manifest.as_bytes()).len(), count, "{manifest}");
+            assert_eq!(manifest_annotations(manifest.as_bytes()).len(), count, "{manifest}");
         }
     }
 }

@@ -9,10 +9,10 @@ use clap::Args;
 
 use super::ModuleArguments;
 use crate::{
-    arguments::existing,
-    files::{self, PUBLIC},
-    output::{BOLD, GOOD, harmless, write},
-    progress::transfer,
+    arguments::parse_existing_path,
+    files::{self, PUBLIC_MODE},
+    output::{BOLD, GOOD, sanitize_line, write},
+    progress::transfer_display,
 };
 
 /// Fetch a module, check it as a chain would, and keep it in the store, so that the next start needs no network.
@@ -30,7 +30,7 @@ pub(crate) struct PullArguments {
     output: Option<PathBuf>,
     /// The public key that must have signed the module (PEM, as cosign writes it). May be given more than once; one of
     /// the keys must match.
-    #[arg(long, value_name = "FILE", value_parser = existing)]
+    #[arg(long, value_name = "FILE", value_parser = parse_existing_path)]
     key: Vec<PathBuf>,
     #[command(flatten)]
     modules: ModuleArguments,
@@ -38,48 +38,48 @@ pub(crate) struct PullArguments {
 
 impl PullArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
-        let catalog = self.modules.catalog(&self.key)?;
-        let on_progress = transfer("fetching");
+        let catalog = self.modules.open_catalog(&self.key)?;
+        let on_progress = transfer_display("fetching");
         let module = catalog.obtain(&self.reference, None, Freshness::Resolve, &on_progress);
         let module = crate::block_on(module)??;
         if let Some(path) = &self.output {
-            files::replace(path, module.bytes(), PUBLIC)?;
+            files::replace_file(path, module.bytes(), PUBLIC_MODE)?;
         }
-        Ok(write(&report(&catalog, &module, self.output.as_deref()))?)
+        Ok(write(&pull_report(&catalog, &module, self.output.as_deref()))?)
     }
 }
 
-pub(super) fn manifest(catalog: &Catalog, reference: &ModuleReference) -> Option<(Digest, Vec<u8>)> {
-    let (digest, bytes) = catalog.store()?.resolution(reference)?.manifest?;
+pub(super) fn resolved_manifest(catalog: &Catalog, reference: &ModuleReference) -> Option<(Digest, Vec<u8>)> {
+    let (digest, bytes) = catalog.store()?.read_resolution(reference)?.manifest?;
     Some((digest, bytes.to_vec()))
 }
 
-fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
+fn pull_report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
     let (reference, digest) = (module.reference(), module.digest());
-    let manifest = manifest(catalog, reference).map(|(digest, _)| digest);
+    let manifest = resolved_manifest(catalog, reference).map(|(digest, _)| digest);
     let store = match (reference, catalog.store()) {
         (ModuleReference::File(_), _) => None,
         (_, Some(store)) => Some(store.directory().display().to_string()),
         (_, None) => Some("none: it is fetched again when it is used".to_owned()),
     };
     let size = ByteSize(module.bytes().len() as u64);
-    let mut text = format!("{GOOD}pulled{GOOD:#} {}\n", harmless(&reference.to_string()));
+    let mut text = format!("{GOOD}pulled{GOOD:#} {}\n", sanitize_line(&reference.to_string()));
     for (name, value) in [
         ("digest", Some(digest.to_string())),
         ("manifest", manifest.map(|digest| digest.to_string())),
         ("size", Some(size.to_string())),
-        ("signature", Some(module.verified().to_string())),
+        ("signature", Some(module.verified_signature().to_string())),
         ("store", store),
         ("file", file.map(|file| file.display().to_string())),
     ] {
         if let Some(value) = value {
-            text += &format!("{name:9}  {}\n", harmless(&value));
+            text += &format!("{name:9}  {}\n", sanitize_line(&value));
         }
     }
-    text + &pin(reference, digest, manifest)
+    text + &pin_text(reference, digest, manifest)
 }
 
-pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
+pub(super) fn pin_text(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
         // The source contains the tag of the artifact and also the digest of its manifest. The tag tells people which
         // version it is. Registries look only at the digest.
@@ -92,19 +92,19 @@ pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<
     };
     format!(
         "\n{BOLD}pin it under `plugin:`{BOLD:#}\nsource: {}\ndigest: {digest}\n",
-        harmless(&source)
+        sanitize_line(&source)
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::plain;
+    use crate::table::strip_styles;
 
     #[test]
     fn the_printed_pin_of_a_module_has_its_tag_and_digests() {
-        let digest = Digest::of("module");
-        let manifest = Digest::of("manifest");
+        let digest = Digest::of_bytes("module");
+        let manifest = Digest::of_bytes("manifest");
         for (reference, manifest, source) in [
             ("file:a.wasm", None, "file:a.wasm".to_owned()),
             (
@@ -129,7 +129,7 @@ mod tests {
                 format!("oci://r.example.com/a@{manifest}"),
             ),
         ] {
-            let text = plain(&pin(&reference.parse().unwrap(), digest, manifest));
+            let text = strip_styles(&pin_text(&reference.parse().unwrap(), digest, manifest));
             assert_eq!(
                 text,
                 format!("\npin it under `plugin:`\nsource: {source}\ndigest: {digest}\n")

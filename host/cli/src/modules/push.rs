@@ -11,11 +11,11 @@ use admittance_catalog::{Catalog, Freshness, OciReference, PushedArtifact};
 use admittance_sandbox::ModuleInspection;
 use clap::Args;
 
-use super::{ModuleArguments, inspected, pull::pin};
+use super::{ModuleArguments, inspect_module, pull::pin_text};
 use crate::{
     arguments::key_value,
-    output::{GOOD, harmless, write},
-    progress::transfer,
+    output::{GOOD, sanitize_line, write},
+    progress::transfer_display,
 };
 
 /// Push a plugin to a registry, as the standard WebAssembly artifact, with the credentials of `docker login`.
@@ -52,11 +52,11 @@ fn artifact(text: &str) -> Result<OciReference, String> {
 
 impl PushArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
-        let catalog = self.modules.catalog(&[])?;
+        let catalog = self.modules.open_catalog(&[])?;
         let pushed = crate::block_on(self.push(&catalog))??;
         let reference = ModuleReference::Oci(pushed.reference);
-        let (name, manifest, digest) = (harmless(&reference.to_string()), pushed.manifest, pushed.module);
-        let pin = pin(&reference, digest, Some(manifest));
+        let (name, manifest, digest) = (sanitize_line(&reference.to_string()), pushed.manifest, pushed.module);
+        let pin = pin_text(&reference, digest, Some(manifest));
         let text = format!("{GOOD}pushed{GOOD:#} {name}\nmanifest   {manifest}\ndigest     {digest}\n{pin}");
         Ok(write(&text)?)
     }
@@ -64,10 +64,10 @@ impl PushArguments {
     async fn push(&self, catalog: &Catalog) -> crate::Result<PushedArtifact> {
         let file = ModuleReference::File(self.file.clone());
         let module = catalog.obtain(&file, None, Freshness::Resolve, &|_| {}).await?;
-        let mut annotations = module_annotations(&inspected(&module).await?);
+        let mut annotations = module_annotations(&inspect_module(&module).await?);
         annotations.extend(self.annotation.iter().cloned());
         let created = UNIX_EPOCH + Duration::from_secs(self.source_date_epoch.unwrap_or_default());
-        let on_progress = transfer("pushing");
+        let on_progress = transfer_display("pushing");
         let bytes = module.bytes().clone();
         let pushed = catalog.push(&self.reference, bytes, &annotations, created, &on_progress);
         Ok(pushed.await?)

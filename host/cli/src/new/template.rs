@@ -131,7 +131,7 @@ const C: LanguageTemplate = LanguageTemplate {
 
 const EXAMPLES: [&[File]; 3] = code!(".": "tests/cases.yaml" from "cases.yaml", "chain.yaml" from "chain.yaml");
 
-const COMMON: [File; 3] = [
+const COMMON_FILES: [File; 3] = [
     (
         ".github/workflows/test.yaml",
         include_bytes!("../../../../sdk/templates/ci.yaml"),
@@ -154,7 +154,7 @@ impl Lang {
 impl LanguageTemplate {
     pub(super) fn files(&self, template: PluginTemplate) -> impl Iterator<Item = File> {
         let [code, examples] = [&self.code, &EXAMPLES].map(|templates| template.files_in(templates));
-        [self.project_files, code, examples, &COMMON]
+        [self.project_files, code, examples, &COMMON_FILES]
             .into_iter()
             .flatten()
             .copied()
@@ -190,12 +190,12 @@ mod tests {
 
     use super::*;
 
-    fn below(directory: &Path) -> Vec<PathBuf> {
+    fn paths_below(directory: &Path) -> Vec<PathBuf> {
         if directory.is_file() {
             return vec![directory.to_owned()];
         }
         let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-        let paths = entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] });
+        let paths = entries.flat_map(|path| if path.is_dir() { paths_below(&path) } else { vec![path] });
         paths.collect()
     }
 
@@ -207,7 +207,7 @@ mod tests {
             (Lang::Python, "python/src/admittance", &[""]),
         ] {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk").join(folder);
-            let files: Vec<_> = parts.iter().flat_map(|part| below(&folder.join(part))).collect();
+            let files: Vec<_> = parts.iter().flat_map(|part| paths_below(&folder.join(part))).collect();
             let is_shipped = |path: &&Path| {
                 !path.starts_with("test") && !path.starts_with("__pycache__") && !path.ends_with("tests.rs")
             };

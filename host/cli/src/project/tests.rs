@@ -26,33 +26,33 @@ fn only_the_component_of_the_project_itself_is_used() {
             "{line}"
         );
     }
-    assert!(Project::at(folder.path()).is_none());
+    assert!(Project::in_directory(folder.path()).is_none());
 }
 
 #[test]
 fn projects_are_built_with_the_commands_of_their_language() {
     const PROJECT: Language = Language {
         files: &["manifest"],
-        setup: &[SetupStep {
-            result: "ready",
-            named_in: Some((&["manifest", "none"], "kept")),
+        setup_steps: &[SetupStep {
+            result_path: "ready",
+            dependencies: Some((&["manifest", "none"], "kept")),
             command: &["sh", "-c", "echo 1 >> ready"],
         }],
-        build: &["sh", "-c", "test -f ready && echo \"$WORD\" > a.wasm"],
+        build_command: &["sh", "-c", "test -f ready && echo \"$WORD\" > a.wasm"],
         component: BuiltComponent::File {
             path: "a.wasm",
             record: "record",
         },
-        test: &["sh", "-c", "exit 5"],
-        no_tests: None,
+        test_command: &["sh", "-c", "exit 5"],
+        no_tests_exit_code: None,
         environment: &[("WORD", "word")],
     };
     const BROKEN_PROJECTS: [(Language, &str); 4] = [
         (
             Language {
-                setup: &[SetupStep {
-                    result: "none",
-                    named_in: None,
+                setup_steps: &[SetupStep {
+                    result_path: "none",
+                    dependencies: None,
                     command: &["false"],
                 }],
                 ..PROJECT
@@ -61,7 +61,7 @@ fn projects_are_built_with_the_commands_of_their_language() {
         ),
         (
             Language {
-                build: &["false"],
+                build_command: &["false"],
                 ..PROJECT
             },
             "does not compile: `false` failed",
@@ -78,7 +78,7 @@ fn projects_are_built_with_the_commands_of_their_language() {
         ),
         (
             Language {
-                build: &["./none"],
+                build_command: &["./none"],
                 ..PROJECT
             },
             "./none cannot be started: No such file",
@@ -102,7 +102,7 @@ fn projects_are_built_with_the_commands_of_their_language() {
     assert_eq!(ready(), "1\n1\n");
     assert!(!project(&PROJECT).test().unwrap());
     const NO_TESTS: Language = Language {
-        no_tests: Some(5),
+        no_tests_exit_code: Some(5),
         ..PROJECT
     };
     assert!(project(&NO_TESTS).test().unwrap());
@@ -122,7 +122,7 @@ fn projects_are_built_with_the_commands_of_their_language() {
             "cargo was not found; install Rust with rustup (https://rustup.rs), or name it in CARGO",
         ),
     ] {
-        let error = not_started(&[program], &missing);
+        let error = start_failure(&[program], &missing);
         assert!(error.starts_with(part), "{error}");
     }
 }
@@ -131,14 +131,14 @@ fn projects_are_built_with_the_commands_of_their_language() {
 fn a_project_that_did_not_change_is_not_built_again() {
     const PROJECT: Language = Language {
         files: &["manifest"],
-        setup: &[],
-        build: &["sh", "-c", "cat src/code > a.wasm; echo 1 >> .builds"],
+        setup_steps: &[],
+        build_command: &["sh", "-c", "cat src/code > a.wasm; echo 1 >> .builds"],
         component: BuiltComponent::File {
             path: "a.wasm",
             record: ".record",
         },
-        test: &[],
-        no_tests: None,
+        test_command: &[],
+        no_tests_exit_code: None,
         environment: &[],
     };
     let folder = tempfile::tempdir().unwrap();

@@ -10,9 +10,12 @@ use admittance_gateway::admin::{
 use clap::{Args, Subcommand};
 use http::Method;
 
-use self::text::{clusters, imported, issued, permissions, reencrypted, register_tokens, tokens, users};
+use self::text::{
+    clusters_table, import_text, issued_token_text, permissions_table, reencryption_text, register_tokens_table,
+    tokens_table, users_table,
+};
 use super::{Query, client::Message};
-use crate::{human, output::harmless};
+use crate::{human, output::sanitize_line};
 
 /// Manage the users of a gateway.
 #[derive(Debug, Args)]
@@ -246,7 +249,7 @@ impl UsersArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         match &self.command {
             UsersCommand::List(query) => query
-                .show(&["users"], &[], |list: &UserList| users(&list.users))
+                .get_and_print(&["users"], &[], |list: &UserList| users_table(&list.users))
                 .map(drop),
             UsersCommand::Create {
                 name,
@@ -259,7 +262,9 @@ impl UsersArguments {
                     super_user: *super_user,
                     groups: group.clone(),
                 };
-                query.post(&["users"], &body, |user: &UserEntry| users(std::slice::from_ref(user)))
+                query.post_and_print(&["users"], &body, |user: &UserEntry| {
+                    users_table(std::slice::from_ref(user))
+                })
             }
             UsersCommand::Delete { name, query } => query.remove(&["users", name]),
             UsersCommand::Import { replace, query } => {
@@ -269,7 +274,7 @@ impl UsersArguments {
                     body: None,
                 };
                 query
-                    .send(Method::POST, &["accounts", "import"], message, imported)
+                    .send_and_print(Method::POST, &["accounts", "import"], message, import_text)
                     .map(drop)
             }
         }
@@ -280,8 +285,8 @@ impl TokensArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         match &self.command {
             TokensCommand::List { user, query } => {
-                let of_user = |user: &UserEntry| tokens(&user.tokens);
-                query.show(&["users", user], &[], of_user).map(drop)
+                let user_tokens = |user: &UserEntry| tokens_table(&user.tokens);
+                query.get_and_print(&["users", user], &[], user_tokens).map(drop)
             }
             TokensCommand::Create {
                 user,
@@ -291,7 +296,7 @@ impl TokensArguments {
                 let body = NewToken {
                     expires_in: expires_in.as_secs(),
                 };
-                query.post(&["users", user, "tokens"], &body, issued)
+                query.post_and_print(&["users", user, "tokens"], &body, issued_token_text)
             }
             TokensCommand::Revoke { user, id, query } => query.remove(&["users", user, "tokens", &id.to_string()]),
         }
@@ -301,7 +306,7 @@ impl TokensArguments {
 impl ClustersArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         match &self.command {
-            ClustersCommand::List(query) => query.list_clusters(clusters),
+            ClustersCommand::List(query) => query.list_clusters(clusters_table),
             ClustersCommand::Create {
                 id,
                 creator,
@@ -315,17 +320,18 @@ impl ClustersArguments {
                     project_id: project.clone(),
                     kind: kind.clone(),
                 };
-                let text = |cluster: &ClusterEntry| clusters(std::slice::from_ref(cluster));
-                query.post(&["clusters"], &body, text)
+                let text = |cluster: &ClusterEntry| clusters_table(std::slice::from_ref(cluster));
+                query.post_and_print(&["clusters"], &body, text)
             }
             ClustersCommand::Delete { id, query } => query.remove(&["clusters", id]),
             ClustersCommand::Reencrypt(query) => {
                 let message = Message::default();
-                let reencryption = query.send(Method::POST, &["accounts", "reencrypt"], message, reencrypted)?;
+                let reencryption =
+                    query.send_and_print(Method::POST, &["accounts", "reencrypt"], message, reencryption_text)?;
                 match reencryption.skipped.len() {
                     0 => Ok(()),
-                    skipped => {
-                        let tokens = human::count(skipped, "token");
+                    skipped_count => {
+                        let tokens = human::count(skipped_count, "token");
                         Err(format!("{tokens} could not be decrypted; all others are encrypted again").into())
                     }
                 }
@@ -337,9 +343,9 @@ impl ClustersArguments {
 impl RegisterTokensArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         match &self.command {
-            RegisterTokensCommand::List(query) => query.list_clusters(register_tokens),
+            RegisterTokensCommand::List(query) => query.list_clusters(register_tokens_table),
             RegisterTokensCommand::Create { cluster, query } => {
-                query.post(&["clusters", cluster, "register-token"], &(), issued)
+                query.post_and_print(&["clusters", cluster, "register-token"], &(), issued_token_text)
             }
             RegisterTokensCommand::Revoke { cluster, query } => query.remove(&["clusters", cluster, "register-token"]),
         }
@@ -349,7 +355,7 @@ impl RegisterTokensArguments {
 impl PermissionsArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         match &self.command {
-            PermissionsCommand::List(query) => query.list_clusters(permissions),
+            PermissionsCommand::List(query) => query.list_clusters(permissions_table),
             PermissionsCommand::Grant {
                 user,
                 cluster,
@@ -360,8 +366,8 @@ impl PermissionsArguments {
                     user: user.clone(),
                     permission: permission.clone(),
                 };
-                let text = |cluster: &ClusterEntry| permissions(std::slice::from_ref(cluster));
-                query.post(&["clusters", cluster, "permissions"], &body, text)
+                let text = |cluster: &ClusterEntry| permissions_table(std::slice::from_ref(cluster));
+                query.post_and_print(&["clusters", cluster, "permissions"], &body, text)
             }
             PermissionsCommand::Revoke { user, cluster, query } => {
                 query.remove(&["clusters", cluster, "permissions", user])
@@ -373,11 +379,12 @@ impl PermissionsArguments {
 impl Query {
     fn list_clusters(&self, table: fn(&[ClusterEntry]) -> String) -> crate::Result<()> {
         let text = |list: &ClusterList| table(&list.clusters);
-        self.show(&["clusters"], &[], text).map(drop)
+        self.get_and_print(&["clusters"], &[], text).map(drop)
     }
 
     fn remove(&self, path: &[&str]) -> crate::Result<()> {
-        let text = |removal: &Removed| format!("removed: {}\n", harmless(&removal.removed));
-        self.send(Method::DELETE, path, Message::default(), text).map(drop)
+        let text = |removal: &Removed| format!("removed: {}\n", sanitize_line(&removal.removed));
+        self.send_and_print(Method::DELETE, path, Message::default(), text)
+            .map(drop)
     }
 }

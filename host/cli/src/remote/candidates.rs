@@ -9,7 +9,7 @@ use clap::Args;
 use super::Query;
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
+    output::{BAD, BOLD, DIM, GOOD, WARN, sanitize_line},
     table::{TableCell, TextTable},
 };
 
@@ -24,26 +24,30 @@ pub(crate) struct CandidatesArguments {
 
 impl CandidatesArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
-        self.query.show(&["candidates"], &[], text).map(drop)
+        self.query
+            .get_and_print(&["candidates"], &[], candidates_text)
+            .map(drop)
     }
 }
 
-fn text(list: &CandidateList) -> String {
+fn candidates_text(list: &CandidateList) -> String {
     if list.candidates.is_empty() {
         return "there are no candidates; write `candidate:` next to `plugin:` of a stage to try a version\n"
             .to_owned();
     }
     let candidates = list.candidates.iter();
-    let mut text = table(candidates.map(|report| (report.stage.as_str(), &report.candidate)));
+    let mut text = candidates_table(candidates.map(|report| (report.stage.as_str(), &report.candidate)));
     for report in &list.candidates {
         for sample in &report.samples {
-            difference(&mut text, &report.stage, sample);
+            write_difference(&mut text, &report.stage, sample);
         }
     }
     text
 }
 
-pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a CandidateStatus)>) -> String {
+pub(super) fn candidates_table<'a, S: AsRef<str>>(
+    candidates: impl Iterator<Item = (S, &'a CandidateStatus)>,
+) -> String {
     let mut table = TextTable::new([
         "CANDIDATE OF",
         "PLUGIN",
@@ -56,7 +60,7 @@ pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a 
         "PASSED OVER",
     ]);
     for (stage, candidate) in candidates {
-        table.row([
+        table.push_row([
             TableCell::text(stage),
             TableCell::text(&candidate.plugin.name),
             TableCell::text(&candidate.plugin.version),
@@ -71,32 +75,32 @@ pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a 
     table.text()
 }
 
-fn difference(text: &mut String, stage: &str, sample: &DifferenceSample) {
-    let object = human::object(sample.namespace.as_deref(), &sample.name);
+fn write_difference(text: &mut String, stage: &str, sample: &DifferenceSample) {
+    let object = human::object_name(sample.namespace.as_deref(), &sample.name);
     let request = format!("{} of {} {object}", sample.operation, sample.kind);
     let _ = writeln!(
         text,
         "\n{BOLD}{}{BOLD:#}  {} {DIM}uid {} at {}{DIM:#}",
-        harmless(stage),
-        harmless(&request),
-        harmless(&sample.uid),
-        human::clock(sample.at),
+        sanitize_line(stage),
+        sanitize_line(&request),
+        sanitize_line(&sample.uid),
+        human::timestamp(sample.at),
     );
-    answer(text, "plugin", &sample.plugin);
-    answer(text, "candidate", &sample.candidate);
+    write_answer(text, "plugin", &sample.plugin);
+    write_answer(text, "candidate", &sample.candidate);
 }
 
-fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
+fn write_answer(text: &mut String, who: &str, answer: &AnswerSample) {
     let style = match answer.verdict.as_str() {
         "allow" | "patch" => GOOD,
         _ => BAD,
     };
     let answer_text = answer.message.as_deref();
-    let message = answer_text.map_or_else(String::new, |message| format!("  {}", harmless(message)));
+    let message = answer_text.map_or_else(String::new, |message| format!("  {}", sanitize_line(message)));
     let _ = writeln!(
         text,
         "  {who:9}  {style}{}{style:#}{message}",
-        harmless(&answer.verdict)
+        sanitize_line(&answer.verdict)
     );
     let left_out = match answer.operations_left_out {
         0 => String::new(),
@@ -109,7 +113,7 @@ fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
     let warnings = answer.warnings.iter().map(|warning| ("warning", warning.clone()));
     let notes = answer.audit_annotations.iter().map(|note| ("audit", note.clone()));
     for (what, line) in patch.chain(warnings).chain(notes) {
-        let _ = writeln!(text, "  {:9}  {DIM}{what}:{DIM:#} {}", "", harmless(&line));
+        let _ = writeln!(text, "  {:9}  {DIM}{what}:{DIM:#} {}", "", sanitize_line(&line));
     }
 }
 
@@ -118,7 +122,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::plain;
+    use crate::table::strip_styles;
 
     #[test]
     fn differences_between_candidate_and_plugin_are_shown_with_both_answers() {
@@ -157,7 +161,7 @@ mod tests {
             "samples": [sample],
         });
         let list: CandidateList = serde_json::from_value(json!({"candidates": [report]})).unwrap();
-        let text = plain(&super::text(&list));
+        let text = strip_styles(&super::candidates_text(&list));
         assert_eq!(
             text.split_once("\n\n").unwrap().1,
             "\
@@ -170,6 +174,6 @@ Mutating:pods/images  CREATE of v1/Pod default/web uid u-1 at 1970-01-01T00:00:0
 "
         );
         let none = CandidateList { candidates: Vec::new() };
-        assert!(super::text(&none).contains("candidate:"));
+        assert!(super::candidates_text(&none).contains("candidate:"));
     }
 }

@@ -8,9 +8,11 @@ use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageI
 use clap::Args;
 use http::Method;
 
-use super::{JSON, Query, client::Message, completion, definitions::path_of, history::differences, status::made_by};
+use super::{
+    JSON, Query, client::Message, completion, definitions::path_of, history::differences_text, status::made_by,
+};
 use crate::{
-    arguments::{existing, no_definition, read_definitions, revision},
+    arguments::{no_definition, parse_existing_path, read_definitions, revision},
     output::{BAD, BOLD, DIM, GOOD, WARN},
     table::{TableCell, TextTable},
 };
@@ -26,7 +28,7 @@ use crate::{
 pub(crate) struct ApplyArguments {
     /// A file of definitions, a directory of *.yaml, *.yml and *.json files, or - for standard input. May be
     /// given more than once; all definitions go live together.
-    #[arg(long = "file", short, value_name = "FILE|DIRECTORY", required = true, num_args = 1.., value_parser = existing)]
+    #[arg(long = "file", short, value_name = "FILE|DIRECTORY", required = true, num_args = 1.., value_parser = parse_existing_path)]
     files: Vec<PathBuf>,
     #[command(flatten)]
     change: ChangeArguments,
@@ -81,7 +83,7 @@ struct ChangeArguments {
 }
 
 impl ChangeArguments {
-    fn make(
+    fn send_change(
         &self,
         method: Method,
         path: &[&str],
@@ -94,7 +96,7 @@ impl ChangeArguments {
             parameters: &parameters,
             body,
         };
-        self.query.send(method, path, message, text).map(drop)
+        self.query.send_and_print(method, path, message, applied_text).map(drop)
     }
 }
 
@@ -103,13 +105,14 @@ impl ApplyArguments {
         let files = read_definitions(&self.files, &mut io::stdin())?;
         let (name, text) = join_files(files)?;
         let body = Some(("application/yaml", text));
-        self.change.make(Method::POST, &["definitions"], Some(name), body)
+        self.change
+            .send_change(Method::POST, &["definitions"], Some(name), body)
     }
 }
 
 impl DeleteArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
-        self.change.make(Method::DELETE, &path_of(&self.id), None, None)
+        self.change.send_change(Method::DELETE, &path_of(&self.id), None, None)
     }
 }
 
@@ -117,7 +120,8 @@ impl PromoteArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let stage = self.stage.to_string();
         let body = serde_json::to_string(&PromoteRequest { stage })?;
-        self.change.make(Method::POST, &["promote"], None, Some((JSON, body)))
+        self.change
+            .send_change(Method::POST, &["promote"], None, Some((JSON, body)))
     }
 }
 
@@ -131,7 +135,8 @@ impl RollbackArguments {
                 made_by(&revision.origin, revision.by.as_deref())
             )
         };
-        self.query.post(&["rollback"], &RollbackRequest { revision }, text)
+        self.query
+            .post_and_print(&["rollback"], &RollbackRequest { revision }, text)
     }
 }
 
@@ -153,7 +158,7 @@ fn join_files(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)>
     }
 }
 
-fn text(applied: &Applied) -> String {
+fn applied_text(applied: &Applied) -> String {
     let mut table = TextTable::new(["DEFINITION", "EFFECT"]);
     for definition in &applied.definitions {
         let (effect, style) = match definition.effect {
@@ -162,10 +167,13 @@ fn text(applied: &Applied) -> String {
             AppliedEffect::Unchanged => ("unchanged", DIM),
             AppliedEffect::Deleted => ("deleted", BAD),
         };
-        table.row([TableCell::text(&definition.id), TableCell::text(effect).styled(style)]);
+        table.push_row([
+            TableCell::text(&definition.id),
+            TableCell::text(effect).with_style(style),
+        ]);
     }
     let mut text = table.text();
-    let differences = differences(&applied.comparison);
+    let differences = differences_text(&applied.comparison);
     if !differences.is_empty() {
         text += &format!("\n{differences}");
     }
@@ -193,7 +201,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::plain;
+    use crate::table::strip_styles;
 
     const CHAIN: &str = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: NAME }\n\
         spec:\n  rules: [{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }]\n  \
@@ -249,7 +257,7 @@ mod tests {
             serde_json::from_value(applied).unwrap()
         };
         assert_eq!(
-            plain(&super::text(&applied(false, "-a\n+b\n"))),
+            strip_styles(&super::applied_text(&applied(false, "-a\n+b\n"))),
             "\
 DEFINITION            EFFECT
 AdmissionChain/pods   changed
@@ -272,14 +280,14 @@ live as revision 4
             (true, "", "dry run: nothing would change"),
             (false, "", "nothing changed: revision 4"),
         ] {
-            let text = plain(&super::text(&applied(dry_run, text)));
+            let text = strip_styles(&super::applied_text(&applied(dry_run, text)));
             assert_eq!(text.lines().last(), Some(last));
         }
     }
 
     #[test]
     fn invalid_arguments_of_commands_that_change_the_live_table_are_refused() {
-        crate::assert_accepted(&[
+        crate::assert_acceptance(&[
             ("apply -f Cargo.toml", true),
             ("apply -f Cargo.toml src -f - --dry-run -o json", true),
             ("apply", false),

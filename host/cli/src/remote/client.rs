@@ -37,7 +37,7 @@ impl AdminClient {
             connect_timeout: CONNECT_TIMEOUT,
             // There is no timeout for a silent connection. A driver may take long for a change, and may have nothing to
             // report in a stream of events.
-            silence: Duration::MAX,
+            silence_timeout: Duration::MAX,
             proxy: if server.is_loopback() {
                 ProxyChoice::None
             } else {
@@ -45,8 +45,8 @@ impl AdminClient {
             },
         };
         Ok(Self {
-            http: HttpClient::new(connection.tls()?, options),
-            token: connection.token()?,
+            http: HttpClient::new(connection.tls_config()?, options),
+            token: connection.read_token()?,
             server,
         })
     }
@@ -60,7 +60,7 @@ impl AdminClient {
         let is_get = method == Method::GET;
         let reply = async {
             let response = self.open(method, path, message).await?;
-            response.bytes().await.map_err(|error| self.transport(&error))
+            response.bytes().await.map_err(|error| self.transport_error(&error))
         };
         let body = if is_get {
             let reply = tokio::time::timeout(REPLY_TIMEOUT, reply).await;
@@ -98,16 +98,20 @@ impl AdminClient {
                 .header(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
                 .body(body);
         }
-        let response = self.http.send(request).await.map_err(|error| self.transport(&error))?;
+        let response = self
+            .http
+            .send(request)
+            .await
+            .map_err(|error| self.transport_error(&error))?;
         let status = response.status;
         if status.is_success() {
             return Ok(response);
         }
-        let body = response.bytes().await.map_err(|error| self.transport(&error))?;
-        Err(RemoteError::of_reply(&self.server.to_string(), status, &body))
+        let body = response.bytes().await.map_err(|error| self.transport_error(&error))?;
+        Err(RemoteError::from_reply(&self.server.to_string(), status, &body))
     }
 
-    pub(super) fn transport(&self, error: &ClientError) -> RemoteError {
-        RemoteError::of_transport(error, &self.server)
+    pub(super) fn transport_error(&self, error: &ClientError) -> RemoteError {
+        RemoteError::from_transport_error(error, &self.server)
     }
 }

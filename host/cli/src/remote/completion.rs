@@ -18,12 +18,12 @@ use super::{
 use crate::human;
 
 /// The maximum time for which a shell waits for names.
-const TIMEOUT: Duration = Duration::from_millis(800);
+const REPLY_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Completes the names of stages, such as `pods/images`.
 pub(super) fn stages() -> ArgValueCompleter {
     completer(|| {
-        let chains = chains();
+        let chains = fetch_chains();
         let is_unique = |name: &str| chains.iter().filter(|chain| chain.name == name).count() == 1;
         let ids = chains.iter().flat_map(|chain| {
             chain.stages.iter().map(|stage| StageId {
@@ -38,30 +38,30 @@ pub(super) fn stages() -> ArgValueCompleter {
 
 pub(super) fn stage_names() -> ArgValueCompleter {
     completer(|| {
-        let stages = chains().into_iter().flat_map(|chain| chain.stages);
-        distinct(stages.map(|stage| stage.name))
+        let stages = fetch_chains().into_iter().flat_map(|chain| chain.stages);
+        distinct_candidates(stages.map(|stage| stage.name))
     })
 }
 
 pub(super) fn chain_names() -> ArgValueCompleter {
-    completer(|| distinct(chains().into_iter().map(|chain| chain.name)))
+    completer(|| distinct_candidates(fetch_chains().into_iter().map(|chain| chain.name)))
 }
 
 pub(super) fn definitions() -> ArgValueCompleter {
     completer(|| {
-        let list: Option<DefinitionList> = get(&["definitions"]);
+        let list: Option<DefinitionList> = fetch(&["definitions"]);
         let definitions = list.map_or_else(Vec::new, |list| list.definitions);
-        distinct(definitions.iter().map(|definition| definition.id.to_string()))
+        distinct_candidates(definitions.iter().map(|definition| definition.id.to_string()))
     })
 }
 
 pub(super) fn revisions() -> ArgValueCompleter {
     completer(|| {
-        let list: Option<RevisionList> = get(&["history"]);
+        let list: Option<RevisionList> = fetch(&["history"]);
         let revisions = list.map_or_else(Vec::new, |list| list.revisions);
         let candidates = revisions.iter().map(|entry| {
             CompletionCandidate::new(entry.revision.number.to_string())
-                .help(Some(human::clock(entry.revision.at).into()))
+                .help(Some(human::timestamp(entry.revision.at).into()))
         });
         candidates.collect()
     })
@@ -78,27 +78,27 @@ fn completer(candidates: fn() -> Vec<CompletionCandidate>) -> ArgValueCompleter 
     })
 }
 
-fn distinct(names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
+fn distinct_candidates(names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
     let names: BTreeSet<_> = names.collect();
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-fn chains() -> Vec<ChainStatus> {
-    let status: Option<DriverStatus> = get(&["status"]);
+fn fetch_chains() -> Vec<ChainStatus> {
+    let status: Option<DriverStatus> = fetch(&["status"]);
     status.map_or_else(Vec::new, |status| status.table.chains)
 }
 
 /// Errors are not reported, because the user is still typing.
-fn get<T: DeserializeOwned>(path: &[&str]) -> Option<T> {
-    let client = AdminClient::new(&connection(env::args())?).ok()?;
+fn fetch<T: DeserializeOwned>(path: &[&str]) -> Option<T> {
+    let client = AdminClient::new(&parse_connection(env::args())?).ok()?;
     let reply = async {
         let reply = client.send(Method::GET, path, Message::default());
-        tokio::time::timeout(TIMEOUT, reply).await
+        tokio::time::timeout(REPLY_TIMEOUT, reply).await
     };
     crate::block_on(reply).ok()?.ok()?.ok()
 }
 
-fn connection(words: impl Iterator<Item = String>) -> Option<DriverConnection> {
+fn parse_connection(words: impl Iterator<Item = String>) -> Option<DriverConnection> {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
@@ -132,7 +132,7 @@ mod tests {
             ("admittance rollback --server a", None),
         ] {
             let parsed_server =
-                connection(line.split(' ').map(str::to_owned)).map(|connection| connection.server.to_string());
+                parse_connection(line.split(' ').map(str::to_owned)).map(|connection| connection.server.to_string());
             assert_eq!(parsed_server.as_deref(), expected, "{line}");
         }
     }

@@ -79,7 +79,7 @@ impl ServerUrl {
     }
 
     /// Returns an error if a token for this server would be sent over the network without TLS.
-    pub(crate) fn may_get_token(&self) -> Result<(), RemoteError> {
+    pub(crate) fn check_may_get_token(&self) -> Result<(), RemoteError> {
         if self.is_tls() || self.is_loopback() {
             return Ok(());
         }
@@ -116,7 +116,7 @@ impl TokenHeader {
 }
 
 impl DriverConnection {
-    pub(super) fn token(&self) -> Result<Option<TokenHeader>, RemoteError> {
+    pub(super) fn read_token(&self) -> Result<Option<TokenHeader>, RemoteError> {
         let token = match &self.token_file {
             Some(path) => {
                 let text = files::read(path).map_err(RemoteError::File)?;
@@ -131,18 +131,18 @@ impl DriverConnection {
             },
         };
         if token.is_some() {
-            self.server.may_get_token()?;
+            self.server.check_may_get_token()?;
         }
         Ok(token)
     }
 
-    pub(super) fn tls(&self) -> Result<rustls::ClientConfig, TlsError> {
+    pub(super) fn tls_config(&self) -> Result<rustls::ClientConfig, TlsError> {
         let files = self.certificate.as_ref().zip(self.key.as_ref());
         let identity = files.map(|(certificate, key)| Identity {
             certificate: certificate.clone(),
             key: key.clone(),
         });
-        tls::client(Trust::SystemAnd(self.ca.as_deref()), identity.as_ref())
+        tls::client_config(Trust::SystemAnd(self.ca.as_deref()), identity.as_ref())
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
         connection: DriverConnection,
     }
 
-    fn connection(line: &str) -> DriverConnection {
+    fn parse_connection(line: &str) -> DriverConnection {
         RemoteCommand::try_parse_from(["admittance"].into_iter().chain(line.split_whitespace()))
             .unwrap()
             .connection
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn invalid_arguments_of_driver_connections_are_refused() {
-        crate::assert_accepted(&[
+        crate::assert_acceptance(&[
             ("status", true),
             ("status --server https://driver:9090 --ca ca.pem", true),
             ("status --server driver:9090", false),
@@ -226,7 +226,7 @@ mod tests {
             ("https://driver.example.com:9090", true),
             ("http://driver.example.com:9090", false),
         ] {
-            let outcome = connection(&format!("{file} --server {server}")).token();
+            let outcome = parse_connection(&format!("{file} --server {server}")).read_token();
             match outcome {
                 Ok(Some(token)) => {
                     assert!(is_sent, "{server}");
@@ -241,7 +241,7 @@ mod tests {
         }
         for text in ["", "\n", "two words", "two\nlines", "\u{1}"] {
             fs::write(&path, text).unwrap();
-            let error = connection(&file).token().unwrap_err();
+            let error = parse_connection(&file).read_token().unwrap_err();
             assert!(error.to_string().contains("token"), "{text:?}: {error}");
         }
     }
@@ -254,7 +254,9 @@ mod tests {
             if let Some(text) = text {
                 fs::write(&path, text).unwrap();
             }
-            let error = connection(&format!("--ca {}", path.display())).tls().unwrap_err();
+            let error = parse_connection(&format!("--ca {}", path.display()))
+                .tls_config()
+                .unwrap_err();
             assert!(error.to_string().contains("ca.pem"), "{error}");
         }
     }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     human,
-    output::{self, BAD, DIM, GOOD, Output, WARN, harmless},
+    output::{self, BAD, DIM, GOOD, Output, WARN, sanitize_line},
 };
 
 /// List the decisions on the latest requests that matched a chain, the newest last, or follow them.
@@ -78,7 +78,7 @@ fn time(text: &str) -> Result<String, String> {
 impl DecisionsArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         if self.follow {
-            return crate::block_on(self.follow(&AdminClient::new(&self.query.connection)?))?;
+            return crate::block_on(self.follow_decisions(&AdminClient::new(&self.query.connection)?))?;
         }
         let text = |list: &DecisionList| {
             if list.decisions.is_empty() {
@@ -88,7 +88,7 @@ impl DecisionsArguments {
                 Some(_) => format!("{DIM}there are more; raise --limit, or give --since{DIM:#}\n"),
                 None => String::new(),
             };
-            more_note + &list.decisions.iter().map(line).collect::<String>()
+            more_note + &list.decisions.iter().map(decision_line).collect::<String>()
         };
         let message = Message {
             parameters: &self.list_parameters(),
@@ -124,12 +124,12 @@ impl DecisionsArguments {
     }
 
     fn list_parameters(&self) -> Vec<(&'static str, String)> {
-        let mut parameters = self.filter();
+        let mut parameters = self.filter_parameters();
         parameters.extend(self.limit.map(|limit| ("limit", limit.to_string())));
         parameters
     }
 
-    fn filter(&self) -> Vec<(&'static str, String)> {
+    fn filter_parameters(&self) -> Vec<(&'static str, String)> {
         let filters = [
             ("chain", &self.chain),
             ("stage", &self.stage),
@@ -145,9 +145,9 @@ impl DecisionsArguments {
         single.chain(verdicts).collect()
     }
 
-    async fn follow(&self, client: &AdminClient) -> crate::Result<()> {
+    async fn follow_decisions(&self, client: &AdminClient) -> crate::Result<()> {
         self.note_unknown_names(client).await?;
-        let mut parameters = self.filter();
+        let mut parameters = self.filter_parameters();
         if self.since.is_some() || self.limit.is_some() {
             let message = Message {
                 parameters: &self.list_parameters(),
@@ -155,7 +155,7 @@ impl DecisionsArguments {
             };
             let list: DecisionList = client.send(Method::GET, &["decisions"], message).await?;
             for decision in list.decisions.iter().rev() {
-                self.print(decision)?;
+                self.print_decision(decision)?;
             }
             let newest = list.decisions.first();
             parameters.extend(newest.map(|newest| ("after", newest.id.to_string())));
@@ -169,43 +169,43 @@ impl DecisionsArguments {
         let mut events = EventReader::default();
         loop {
             let chunk = tokio::select! {
-                chunk = response.chunk() => chunk.map_err(|error| client.transport(&error))?,
+                chunk = response.chunk() => chunk.map_err(|error| client.transport_error(&error))?,
                 _ = tokio::signal::ctrl_c() => return Ok(()),
                 _ = terminated.recv() => return Ok(()),
             };
             let Some(chunk) = chunk else {
                 return Err("the driver ended the connection".into());
             };
-            for event in events.take(&chunk) {
-                match self.event(&event) {
-                    Err(error) if is_closed(&*error) => return Ok(()),
+            for event in events.read_events(&chunk) {
+                match self.handle_event(&event) {
+                    Err(error) if is_broken_pipe(&*error) => return Ok(()),
                     handled => handled?,
                 }
             }
         }
     }
 
-    fn event(&self, event: &ServerEvent) -> crate::Result<()> {
+    fn handle_event(&self, event: &ServerEvent) -> crate::Result<()> {
         #[derive(Deserialize)]
         struct MissedDecisions {
             missed: u64,
         }
         match event.name.as_str() {
-            "decision" => self.print(&serde_json::from_str(&event.data)?),
+            "decision" => self.print_decision(&serde_json::from_str(&event.data)?),
             "missed" => {
                 let MissedDecisions { missed } = serde_json::from_str(&event.data)?;
                 let missed = human::count(missed, "decision");
                 anstream::eprintln!("{WARN}note:{WARN:#} {missed} left the driver's memory before they could be read");
                 Ok(())
             }
-            "end" => Err(format!("the driver ended it: {}", harmless(&event.data)).into()),
+            "end" => Err(format!("the driver ended it: {}", sanitize_line(&event.data)).into()),
             _ => Ok(()),
         }
     }
 
-    fn print(&self, decision: &DecisionRecord) -> crate::Result<()> {
+    fn print_decision(&self, decision: &DecisionRecord) -> crate::Result<()> {
         let text = match self.query.output {
-            Output::Text => line(decision),
+            Output::Text => decision_line(decision),
             Output::Json => serde_json::to_string(decision)? + "\n",
             Output::Yaml => to_yaml(&serde_json::to_value(decision)?),
         };
@@ -213,12 +213,12 @@ impl DecisionsArguments {
     }
 }
 
-fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     let of_io = error.downcast_ref::<io::Error>();
     of_io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-pub(super) fn style(verdict: DecisionVerdict) -> Style {
+pub(super) fn verdict_style(verdict: DecisionVerdict) -> Style {
     match verdict {
         DecisionVerdict::Allowed => Style::new(),
         DecisionVerdict::Changed => GOOD,
@@ -226,31 +226,31 @@ pub(super) fn style(verdict: DecisionVerdict) -> Style {
     }
 }
 
-fn line(decision: &DecisionRecord) -> String {
-    let style = style(decision.verdict);
-    let object = human::object(decision.namespace.as_deref(), &decision.name);
+fn decision_line(decision: &DecisionRecord) -> String {
+    let style = verdict_style(decision.verdict);
+    let object = human::object_name(decision.namespace.as_deref(), &decision.name);
     let user = match decision.user.as_str() {
         "" => "-",
         user => user,
     };
     let reason = match &decision.message {
-        Some(message) => harmless(message),
-        None => stages(decision),
+        Some(message) => sanitize_line(message),
+        None => stage_effects(decision),
     };
     let dry_run = if decision.dry_run { " (dry run)" } else { "" };
     let request = format!("{} of {} {object}{dry_run}", decision.operation, decision.kind);
     format!(
         "{}  {style}{:<8}{style:#}  {:>7}  {}  {}  {reason}  {DIM}{}{DIM:#}\n",
-        human::clock(decision.at),
+        human::timestamp(decision.at),
         decision.verdict,
         human::duration(std::time::Duration::from_micros(decision.microseconds)),
-        harmless(&request),
-        harmless(user),
-        harmless(&decision.uid),
+        sanitize_line(&request),
+        sanitize_line(user),
+        sanitize_line(&decision.uid),
     )
 }
 
-fn stages(decision: &DecisionRecord) -> String {
+fn stage_effects(decision: &DecisionRecord) -> String {
     let rows = decision.stages.iter().filter_map(|row| {
         let effect = match (row.result.as_str(), row.mode) {
             ("patch", Mode::Enforce) => "changed by",
@@ -260,7 +260,7 @@ fn stages(decision: &DecisionRecord) -> String {
             ("failed", _) => "in spite of a failure of",
             _ => return None,
         };
-        Some(harmless(&format!("{effect} {}/{}", row.chain, row.stage)))
+        Some(sanitize_line(&format!("{effect} {}/{}", row.chain, row.stage)))
     });
     let notable: Vec<_> = rows.collect();
     if notable.is_empty() {
@@ -275,9 +275,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::plain;
+    use crate::table::strip_styles;
 
-    fn decision(verdict: &str, message: Option<&str>, result: &str, mode: &str) -> DecisionRecord {
+    fn decision_record(verdict: &str, message: Option<&str>, result: &str, mode: &str) -> DecisionRecord {
         let mut decision = json!({
             "id": 1, "at": "2026-01-02T03:04:05Z", "uid": "u-1", "revision": 7, "user": "alice",
             "operation": "CREATE", "kind": "v1/Pod", "resource": "v1/pods", "namespace": "shop",
@@ -297,29 +297,29 @@ mod tests {
             |verdict: &str| format!("2026-01-02T03:04:05Z  {verdict:<8}   1.20ms  CREATE of v1/Pod shop/web   alice  ");
         for (decision, expected) in [
             (
-                decision("allowed", None, "allow", "Enforce"),
+                decision_record("allowed", None, "allow", "Enforce"),
                 begin("allowed") + "-  u-1\n",
             ),
             (
-                decision("denied", Some("no\nimage"), "deny", "Enforce"),
+                decision_record("denied", Some("no\nimage"), "deny", "Enforce"),
                 begin("denied") + "no image  u-1\n",
             ),
             (
-                decision("changed", None, "patch", "Enforce"),
+                decision_record("changed", None, "patch", "Enforce"),
                 begin("changed") + "changed by pods/images  u-1\n",
             ),
             (
-                decision("allowed", None, "deny", "Audit"),
+                decision_record("allowed", None, "deny", "Audit"),
                 begin("allowed") + "would be denied by pods/images  u-1\n",
             ),
         ] {
-            assert_eq!(plain(&line(&decision)), expected);
+            assert_eq!(strip_styles(&decision_line(&decision)), expected);
         }
     }
 
     #[test]
     fn invalid_arguments_of_decisions_are_refused() {
-        crate::assert_accepted(&[
+        crate::assert_acceptance(&[
             ("decisions", true),
             ("decisions -f --chain pods --stage images -n shop --user alice", true),
             (

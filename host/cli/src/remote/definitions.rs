@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{Query, completion};
 use crate::{
-    output::{BAD, WARN, harmless_lines},
+    output::{BAD, WARN, sanitize_lines},
     table::{TableCell, TextTable},
 };
 
@@ -29,11 +29,11 @@ pub(crate) struct GetArguments {
 impl GetArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let (path, text): (_, fn(&[StoredDefinition]) -> String) = match &self.id {
-            Some(id) => (path_of(id), texts),
-            None => (vec!["definitions"], table),
+            Some(id) => (path_of(id), definition_texts),
+            None => (vec!["definitions"], definitions_table),
         };
         let text = |list: &DefinitionList| text(&list.definitions);
-        let list = self.query.show(&path, &[], text)?;
+        let list = self.query.get_and_print(&path, &[], text)?;
         if let Some(to) = list.rolled_back_to {
             anstream::eprintln!(
                 "{WARN}warning:{WARN:#} a rollback to revision {to} is live; its definitions may differ from these"
@@ -50,22 +50,22 @@ pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
         .collect()
 }
 
-fn texts(definitions: &[StoredDefinition]) -> String {
-    let text = |definition: &StoredDefinition| format!("{}\n", harmless_lines(&definition.text).trim_end_matches('\n'));
+fn definition_texts(definitions: &[StoredDefinition]) -> String {
+    let text = |definition: &StoredDefinition| format!("{}\n", sanitize_lines(&definition.text).trim_end_matches('\n'));
     definitions.iter().map(text).collect::<Vec<_>>().join("---\n")
 }
 
-fn table(definitions: &[StoredDefinition]) -> String {
+fn definitions_table(definitions: &[StoredDefinition]) -> String {
     let mut table = TextTable::new(["DEFINITION", "CHAIN", "FILE"]);
     for definition in definitions {
         let chain = match &definition.chain {
-            _ if definition.has_mistakes => TableCell::text("has mistakes").styled(BAD),
+            _ if definition.has_mistakes => TableCell::text("has mistakes").with_style(BAD),
             Some(chain) => TableCell::text(chain.to_string()),
             None => TableCell::default(),
         };
         let in_list = if definition.in_list { " (in a list)" } else { "" };
         let (file, line) = (definition.file.display(), definition.line);
-        table.row([
+        table.push_row([
             TableCell::text(definition.id.to_string()),
             chain,
             TableCell::text(format!("{file}:{line}{in_list}")),
@@ -79,9 +79,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::plain;
+    use crate::table::strip_styles;
 
-    fn definition(kind: &str, name: &str, chain: Option<&str>) -> StoredDefinition {
+    fn stored_definition(kind: &str, name: &str, chain: Option<&str>) -> StoredDefinition {
         let mut definition = json!({
             "kind": kind,
             "name": name,
@@ -100,11 +100,11 @@ mod tests {
     #[test]
     fn each_definition_is_listed_in_a_row() {
         let definitions = [
-            definition("AdmissionChain", "pods", Some("Mutating:pods")),
-            definition("admissionwebhook", "ns/a", None),
+            stored_definition("AdmissionChain", "pods", Some("Mutating:pods")),
+            stored_definition("admissionwebhook", "ns/a", None),
         ];
         assert_eq!(
-            plain(&table(&definitions)),
+            strip_styles(&definitions_table(&definitions)),
             "\
 DEFINITION             CHAIN          FILE
 AdmissionChain/pods    Mutating:pods  /etc/chains/a.yaml:3
@@ -112,7 +112,7 @@ admissionwebhook/ns/a  has mistakes   /etc/chains/a.yaml:3 (in a list)
 "
         );
         assert_eq!(
-            texts(&definitions),
+            definition_texts(&definitions),
             "# why\nkind: AdmissionChain\n---\n# why\nkind: AdmissionChain\n"
         );
     }

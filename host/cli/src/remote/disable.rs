@@ -10,7 +10,7 @@ use clap::Args;
 use super::{Query, completion};
 use crate::{
     human,
-    output::{BAD, DIM, GOOD, WARN, harmless},
+    output::{BAD, DIM, GOOD, WARN, sanitize_line},
 };
 
 /// Disable a stage for a time: requests are handled without calling it. The stage is enabled again automatically.
@@ -58,7 +58,8 @@ impl DisableArguments {
             reason: self.reason.clone(),
             audit: self.audit,
         };
-        self.query.post(&["stages", "disable"], &request, disabled)
+        self.query
+            .post_and_print(&["stages", "disable"], &request, disabled_text)
     }
 }
 
@@ -66,60 +67,63 @@ impl EnableArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let stage = self.stage.to_string();
         self.query
-            .post(&["stages", "enable"], &EnableRequest { stage }, enabled)
+            .post_and_print(&["stages", "enable"], &EnableRequest { stage }, enabled_text)
     }
 }
 
-fn disabled(switched: &Switched) -> String {
+fn disabled_text(switched: &Switched) -> String {
     let Switched { disabled, replaced, .. } = switched;
     let mut text = format!(
         "{WARN}{} is {}{WARN:#} until {}\n",
-        harmless(&disabled.stage),
-        state(disabled),
-        human::clock(disabled.until)
+        sanitize_line(&disabled.stage),
+        state_word(disabled),
+        human::timestamp(disabled.until)
     );
     if let Some(replaced) = replaced {
-        let _ = writeln!(text, "before, it was {}", description(replaced));
+        let _ = writeln!(text, "before, it was {}", disabling_text(replaced));
     }
     text + &not_kept_note(switched)
 }
 
-fn enabled(switched: &Switched) -> String {
+fn enabled_text(switched: &Switched) -> String {
     let disabled = &switched.disabled;
     let text = format!(
         "{GOOD}{} is enabled{GOOD:#}; it was {}\n",
-        harmless(&disabled.stage),
-        description(disabled)
+        sanitize_line(&disabled.stage),
+        disabling_text(disabled)
     );
     text + &not_kept_note(switched)
 }
 
 fn not_kept_note(switched: &Switched) -> String {
     match &switched.not_kept {
-        Some(why) => format!("{BAD}a restart of the driver forgets this:{BAD:#} {}\n", harmless(why)),
+        Some(why) => format!(
+            "{BAD}a restart of the driver forgets this:{BAD:#} {}\n",
+            sanitize_line(why)
+        ),
         None => String::new(),
     }
 }
 
-fn state(disabled: &DisabledStage) -> &'static str {
+fn state_word(disabled: &DisabledStage) -> &'static str {
     if disabled.audit { "only audited" } else { "disabled" }
 }
 
-fn description(disabled: &DisabledStage) -> String {
+fn disabling_text(disabled: &DisabledStage) -> String {
     format!(
         "{} until {}, {}",
-        state(disabled),
-        human::clock(disabled.until),
-        by_and_why(disabled)
+        state_word(disabled),
+        human::timestamp(disabled.until),
+        by_and_reason(disabled)
     )
 }
 
-fn by_and_why(disabled: &DisabledStage) -> String {
+fn by_and_reason(disabled: &DisabledStage) -> String {
     let by = disabled.by.as_deref().unwrap_or("unknown");
-    format!("by {}: {}", harmless(by), harmless(&disabled.reason))
+    format!("by {}: {}", sanitize_line(by), sanitize_line(&disabled.reason))
 }
 
-pub(super) fn line(disabled: &DisabledStage, is_missing: bool, now: Moment) -> String {
+pub(super) fn disabled_line(disabled: &DisabledStage, is_missing: bool, now: Moment) -> String {
     let missing = if is_missing {
         " (the live table does not have it)"
     } else {
@@ -127,11 +131,11 @@ pub(super) fn line(disabled: &DisabledStage, is_missing: bool, now: Moment) -> S
     };
     format!(
         "{WARN}{} is {}{WARN:#}{missing} for {} more {DIM}(until {}){DIM:#}, {}\n",
-        harmless(&disabled.stage),
-        state(disabled),
+        sanitize_line(&disabled.stage),
+        state_word(disabled),
         human::age(now, disabled.until),
-        human::clock(disabled.until),
-        by_and_why(disabled)
+        human::timestamp(disabled.until),
+        by_and_reason(disabled)
     )
 }
 
@@ -140,7 +144,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::plain;
+    use crate::table::strip_styles;
 
     #[test]
     fn a_disabled_stage_is_shown_with_its_reason() {
@@ -158,7 +162,7 @@ mod tests {
         let answer = json!({"disabled": audited, "replaced": stage, "notKept": "disk full"});
         let mut switched: Switched = serde_json::from_value(answer).unwrap();
         assert_eq!(
-            plain(&disabled(&switched)),
+            strip_styles(&disabled_text(&switched)),
             "\
 Mutating:pods/images is only audited until 1970-01-01T00:30:00Z
 before, it was disabled until 1970-01-01T00:30:00Z, by token ops: the registry is down
@@ -167,12 +171,12 @@ a restart of the driver forgets this: disk full
         );
         switched.not_kept = None;
         assert_eq!(
-            plain(&enabled(&switched)),
+            strip_styles(&enabled_text(&switched)),
             "Mutating:pods/images is enabled; it was only audited until 1970-01-01T00:30:00Z, by token ops: ticket 4711\n"
         );
         let now = Moment(switched.disabled.until.0 - Duration::from_secs(90));
         assert_eq!(
-            plain(&line(&switched.disabled, true, now)),
+            strip_styles(&disabled_line(&switched.disabled, true, now)),
             "Mutating:pods/images is only audited (the live table does not have it) for 1m30s more (until \
              1970-01-01T00:30:00Z), by token ops: ticket 4711\n"
         );
@@ -180,7 +184,7 @@ a restart of the driver forgets this: disk full
 
     #[test]
     fn invalid_arguments_of_disable_and_enable_are_refused() {
-        crate::assert_accepted(&[
+        crate::assert_acceptance(&[
             ("disable pods/images --for 30m --reason x", true),
             ("disable Mutating:pods/images --for 1h --reason x --audit -o json", true),
             ("disable pods --for 30m --reason x", false),

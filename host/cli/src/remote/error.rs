@@ -11,7 +11,7 @@ use admittance_net::{
 use http::StatusCode;
 
 use super::connection::ServerUrl;
-use crate::output::harmless;
+use crate::output::sanitize_line;
 
 const ADVICE: TlsAdvice<'static> = TlsAdvice {
     trust: Cow::Borrowed("give the CA that signed it with --ca"),
@@ -42,7 +42,7 @@ pub(crate) enum RemoteError {
     Unauthenticated { server: String, message: String },
     #[error("{server} does not permit it: {message}")]
     Forbidden { server: String, message: String },
-    #[error("{message}{}", lines(.mistakes))]
+    #[error("{message}{}", mistake_lines(.mistakes))]
     Refused { message: String, mistakes: Vec<String> },
     #[error(
         "{server} is not an admin port of this version: {problem}; give its address with --server or ADMITTANCE_SERVER"
@@ -57,50 +57,50 @@ pub(crate) enum RemoteError {
 }
 
 impl RemoteError {
-    pub(super) fn of_transport(error: &ClientError, to: &ServerUrl) -> Self {
+    pub(super) fn from_transport_error(error: &ClientError, to: &ServerUrl) -> Self {
         let server = to.to_string();
         if let Some(tls_error) = find(error) {
-            let problem = harmless(&ADVICE.explain(tls_error, to.host()));
+            let problem = sanitize_line(&ADVICE.explain(tls_error, to.host()));
             return Self::Tls { server, problem };
         }
-        let problem = harmless(&root_cause(error));
+        let problem = sanitize_line(&root_cause(error));
         match error {
             ClientError::Silent => Self::Timeout { server },
             ClientError::Connect(_) | ClientError::ConnectTimeout => Self::Unreachable { server, problem },
-            _ if !to.is_tls() && problem.contains("invalid HTTP") => Self::needs_tls(server, &problem),
+            _ if !to.is_tls() && problem.contains("invalid HTTP") => Self::tls_missing(server, &problem),
             _ => Self::Broken { server, problem },
         }
     }
 
-    fn needs_tls(server: String, problem: &str) -> Self {
+    fn tls_missing(server: String, problem: &str) -> Self {
         let problem = format!("{problem}; it may require TLS: write https:// in place of http://");
         Self::Tls { server, problem }
     }
 
-    pub(super) fn of_reply(server: &str, status: StatusCode, body: &[u8]) -> Self {
+    pub(super) fn from_reply(server: &str, status: StatusCode, body: &[u8]) -> Self {
         let server = server.to_owned();
         let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {
             let problem = format!("it replied {status}");
             // A server that requires TLS answers a request without TLS with status 400.
             return if status == StatusCode::BAD_REQUEST && server.starts_with("http://") {
-                Self::needs_tls(server, &problem)
+                Self::tls_missing(server, &problem)
             } else {
                 Self::NotAdminPort { server, problem }
             };
         };
-        let message = harmless(&reply.error.message);
+        let message = sanitize_line(&reply.error.message);
         match status {
             StatusCode::UNAUTHORIZED => Self::Unauthenticated { server, message },
             StatusCode::FORBIDDEN => Self::Forbidden { server, message },
             _ => Self::Refused {
                 message,
-                mistakes: reply.error.mistakes.iter().map(|text| harmless(text)).collect(),
+                mistakes: reply.error.mistakes.iter().map(|text| sanitize_line(text)).collect(),
             },
         }
     }
 }
 
-fn lines(mistakes: &[String]) -> impl fmt::Display + '_ {
+fn mistake_lines(mistakes: &[String]) -> impl fmt::Display + '_ {
     fmt::from_fn(|f| mistakes.iter().try_for_each(|mistake| write!(f, "\n  {mistake}")))
 }
 
@@ -135,7 +135,7 @@ mod tests {
             ),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let error = RemoteError::of_reply("http://a", status, body.as_bytes());
+            let error = RemoteError::from_reply("http://a", status, body.as_bytes());
             assert_eq!(error.to_string(), expected);
         }
     }

@@ -13,19 +13,19 @@ pub(super) struct EventReader {
 }
 
 impl EventReader {
-    pub(super) fn take(&mut self, chunk: &[u8]) -> Vec<ServerEvent> {
+    pub(super) fn read_events(&mut self, chunk: &[u8]) -> Vec<ServerEvent> {
         let mut complete = Vec::new();
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.line);
-                complete.extend(self.end_of_line(String::from_utf8_lossy(&line).trim_end()));
+                complete.extend(self.read_line(String::from_utf8_lossy(&line).trim_end()));
             }
         }
         complete
     }
 
-    fn end_of_line(&mut self, line: &str) -> Option<ServerEvent> {
+    fn read_line(&mut self, line: &str) -> Option<ServerEvent> {
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
             return Some(event).filter(|event| !event.data.is_empty());
@@ -56,7 +56,7 @@ mod tests {
         for size in [1, 3, 7, text.len()] {
             let mut events = EventReader::default();
             let chunks = text.as_bytes().chunks(size);
-            let parsed_events: Vec<_> = chunks.flat_map(|chunk| events.take(chunk)).collect();
+            let parsed_events: Vec<_> = chunks.flat_map(|chunk| events.read_events(chunk)).collect();
             assert_eq!(parsed_events, expected, "chunks of {size}");
         }
     }

@@ -11,10 +11,10 @@ use clap::Args;
 use http::Method;
 use serde_json::Value;
 
-use super::{JSON, Query, client::Message, decisions::style};
+use super::{JSON, Query, client::Message, decisions::verdict_style};
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, GOOD, WARN, diff, harmless, harmless_lines},
+    output::{BAD, BOLD, DIM, GOOD, WARN, diff, sanitize_line, sanitize_lines},
 };
 
 /// Show the decision on a request: its stages as a timeline, the changes that they made, messages, and the log lines of
@@ -48,12 +48,13 @@ impl ExplainArguments {
     pub(crate) fn run(&self) -> crate::Result<ExitCode> {
         if !self.replay {
             let text = |details: &DecisionDetails| {
-                let mut texts: Vec<_> = details.decisions.iter().map(text).collect();
-                texts.extend(older(details));
+                let mut texts: Vec<_> = details.decisions.iter().map(detail_text).collect();
+                texts.extend(older_note(details));
                 texts.join("\n")
             };
             let before = self.before.map(|id| ("before", id.to_string()));
-            self.query.show(&["decisions", &self.uid], before.as_slice(), text)?;
+            self.query
+                .get_and_print(&["decisions", &self.uid], before.as_slice(), text)?;
             return Ok(ExitCode::SUCCESS);
         }
         let options = ReplayRequest {
@@ -64,17 +65,17 @@ impl ExplainArguments {
             body: Some((JSON, serde_json::to_string(&options)?)),
         };
         let text = |replays: &DecisionReplays| {
-            let texts = replays.replays.iter().map(replayed);
+            let texts = replays.replays.iter().map(replay_text);
             texts.collect::<Vec<_>>().join("\n")
         };
         let path = ["decisions", &self.uid, "replay"];
-        let replays = self.query.send(Method::POST, &path, message, text)?;
+        let replays = self.query.send_and_print(Method::POST, &path, message, text)?;
         let is_same = replays.replays.iter().all(|replay| replay.differences.is_empty());
         Ok(crate::exit_code(is_same))
     }
 }
 
-fn older(details: &DecisionDetails) -> Option<String> {
+fn older_note(details: &DecisionDetails) -> Option<String> {
     let next = details.next?;
     let count = human::count(details.older, "older decision");
     Some(format!(
@@ -82,23 +83,23 @@ fn older(details: &DecisionDetails) -> Option<String> {
     ))
 }
 
-fn text(detail: &DecisionDetail) -> String {
+fn detail_text(detail: &DecisionDetail) -> String {
     let decision = &detail.decision;
     let mut text = heading(decision);
     if let Some(message) = &decision.message {
-        let _ = writeln!(text, "{BAD}{}{BAD:#}", harmless_lines(message));
+        let _ = writeln!(text, "{BAD}{}{BAD:#}", sanitize_lines(message));
     }
     for warning in &decision.warnings {
-        let _ = writeln!(text, "{WARN}warning:{WARN:#} {}", harmless(warning));
+        let _ = writeln!(text, "{WARN}warning:{WARN:#} {}", sanitize_line(warning));
     }
-    timeline(&mut text, decision);
-    text.push_str(&difference(detail));
+    write_timeline(&mut text, decision);
+    text.push_str(&difference_text(detail));
     text
 }
 
 fn heading(decision: &DecisionRecord) -> String {
-    let object = human::object(decision.namespace.as_deref(), &decision.name);
-    let style = style(decision.verdict);
+    let object = human::object_name(decision.namespace.as_deref(), &decision.name);
+    let style = verdict_style(decision.verdict);
     let code = decision.code.map_or(String::new(), |code| format!(" ({code})"));
     let dry_run = if decision.dry_run { ", a dry run" } else { "" };
     let user = match (decision.user.as_str(), decision.groups.as_slice()) {
@@ -118,20 +119,20 @@ fn heading(decision: &DecisionRecord) -> String {
         .filter_map(|(name, value)| Some(format!(", {name} {}", value.as_ref()?)));
     format!(
         "{BOLD}{}{BOLD:#}\n{style}{}{code}{style:#} at {} in {}, revision {}{}  {DIM}uid {}{DIM:#}\n",
-        harmless(&request),
+        sanitize_line(&request),
         decision.verdict,
         decision.at,
         human::duration(Duration::from_micros(decision.microseconds)),
         decision.revision,
-        harmless(&label_texts.collect::<String>()),
-        harmless(&decision.uid),
+        sanitize_line(&label_texts.collect::<String>()),
+        sanitize_line(&decision.uid),
     )
 }
 
-const WIDTH: usize = 24;
+const TIMELINE_WIDTH: usize = 24;
 
-fn timeline(text: &mut String, decision: &DecisionRecord) {
-    let names = decision.stages.iter().map(|row| name(row).chars().count());
+fn write_timeline(text: &mut String, decision: &DecisionRecord) {
+    let names = decision.stages.iter().map(|row| row_name(row).chars().count());
     let width = names.max().unwrap_or_default();
     for row in &decision.stages {
         let duration = if row.was_called() {
@@ -139,16 +140,16 @@ fn timeline(text: &mut String, decision: &DecisionRecord) {
         } else {
             "-".to_owned()
         };
-        let (style, result) = result(row);
+        let (style, result) = result_text(row);
         let _ = writeln!(
             text,
             "  {:<width$}  {DIM}|{}|{DIM:#} {duration:>8}  {style}{}{style:#}",
-            harmless(&name(row)),
-            bar(row, decision.microseconds),
-            harmless(&result),
+            sanitize_line(&row_name(row)),
+            timeline_bar(row, decision.microseconds),
+            sanitize_line(&result),
         );
         if let Some(reason) = &row.reason {
-            let _ = writeln!(text, "  {:width$}    {}", "", harmless(reason));
+            let _ = writeln!(text, "  {:width$}    {}", "", sanitize_line(reason));
         }
         for line in &row.log {
             let style = match line.level {
@@ -161,36 +162,36 @@ fn timeline(text: &mut String, decision: &DecisionRecord) {
                 context => format!("{context}: "),
             };
             let line = format!("{} {context}{}", line.level, line.message);
-            let _ = writeln!(text, "  {:width$}    {style}{}{style:#}", "", harmless(&line));
+            let _ = writeln!(text, "  {:width$}    {style}{}{style:#}", "", sanitize_line(&line));
         }
     }
 }
 
-fn name(row: &StageRecord) -> String {
+fn row_name(row: &StageRecord) -> String {
     let round = if row.round > 1 { ", again" } else { "" };
     format!("{}/{}{round}", row.chain, row.stage)
 }
 
 /// Draws the time line of a stage: a bar that shows when its call took place during the request.
-fn bar(row: &StageRecord, total_microseconds: u64) -> String {
+fn timeline_bar(row: &StageRecord, total_microseconds: u64) -> String {
     if !row.was_called() {
-        return " ".repeat(WIDTH);
+        return " ".repeat(TIMELINE_WIDTH);
     }
     let column = |microseconds: u64| {
-        let position = u128::from(microseconds) * WIDTH as u128 / u128::from(total_microseconds.max(1));
-        usize::try_from(position).unwrap_or(WIDTH).min(WIDTH)
+        let position = u128::from(microseconds) * TIMELINE_WIDTH as u128 / u128::from(total_microseconds.max(1));
+        usize::try_from(position).unwrap_or(TIMELINE_WIDTH).min(TIMELINE_WIDTH)
     };
-    let begin = column(row.start_microseconds).min(WIDTH - 1);
+    let begin = column(row.start_microseconds).min(TIMELINE_WIDTH - 1);
     let end = column(row.start_microseconds.saturating_add(row.microseconds)).max(begin + 1);
     format!(
         "{}{}{}",
         " ".repeat(begin),
         "=".repeat(end - begin),
-        " ".repeat(WIDTH - end)
+        " ".repeat(TIMELINE_WIDTH - end)
     )
 }
 
-fn result(row: &StageRecord) -> (anstyle::Style, String) {
+fn result_text(row: &StageRecord) -> (anstyle::Style, String) {
     let audit = if row.mode == Mode::Audit { " (audit)" } else { "" };
     let exception = row
         .exception
@@ -214,24 +215,24 @@ fn result(row: &StageRecord) -> (anstyle::Style, String) {
     (style, text + decider + audit + &exception)
 }
 
-fn difference(detail: &DecisionDetail) -> String {
+fn difference_text(detail: &DecisionDetail) -> String {
     let Some(patch) = &detail.decision.patch else {
         return String::new();
     };
     let before = detail.review.as_ref().and_then(|review| review.request.get("object"));
     let mut text = String::new();
     match (before, detail.result.as_deref()) {
-        (Some(before), Some(after)) => groups(&mut text, Some(before), Some(after)),
+        (Some(before), Some(after)) => write_diff_groups(&mut text, Some(before), Some(after)),
         _ => {
             for operation in patch.as_array().into_iter().flatten() {
-                let _ = writeln!(text, "  {}", harmless(&operation.to_string()));
+                let _ = writeln!(text, "  {}", sanitize_line(&operation.to_string()));
             }
         }
     }
     text
 }
 
-fn groups(text: &mut String, before: Option<&Value>, after: Option<&Value>) {
+fn write_diff_groups(text: &mut String, before: Option<&Value>, after: Option<&Value>) {
     for (index, group) in diff(before, after, 2).iter().enumerate() {
         if index > 0 {
             let _ = writeln!(text, "  {DIM}...{DIM:#}");
@@ -242,7 +243,7 @@ fn groups(text: &mut String, before: Option<&Value>, after: Option<&Value>) {
     }
 }
 
-fn replayed(replay: &DecisionReplay) -> String {
+fn replay_text(replay: &DecisionReplay) -> String {
     let DecisionReplay {
         before,
         after,
@@ -264,7 +265,7 @@ fn replayed(replay: &DecisionReplay) -> String {
         lines.extend(decision.message.clone());
         lines.extend(decision.warnings.iter().map(|warning| format!("warning: {warning}")));
         for line in lines {
-            let _ = writeln!(text, "{style}{sign} {}{style:#}", harmless(&line));
+            let _ = writeln!(text, "{style}{sign} {}{style:#}", sanitize_line(&line));
         }
     }
     let original = before.review.as_ref().and_then(|review| review.request.get("object"));
@@ -272,7 +273,7 @@ fn replayed(replay: &DecisionReplay) -> String {
     if let [Some(old), Some(new)] = results
         && old != new
     {
-        groups(&mut text, Some(old), Some(new));
+        write_diff_groups(&mut text, Some(old), Some(new));
     }
     text
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use super::{Query, completion, status::made_by};
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, GOOD, harmless, harmless_lines},
+    output::{BAD, BOLD, DIM, GOOD, sanitize_line, sanitize_lines},
     table::{TableCell, TextTable},
 };
 
@@ -25,8 +25,8 @@ pub(crate) struct HistoryArguments {
 
 impl HistoryArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
-        let text = |list: &RevisionList| revisions(list, Moment::now());
-        self.query.show(&["history"], &[], text).map(drop)
+        let text = |list: &RevisionList| revisions_table(list, Moment::now());
+        self.query.get_and_print(&["history"], &[], text).map(drop)
     }
 }
 
@@ -48,24 +48,24 @@ pub(crate) struct DiffArguments {
 impl DiffArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let parameters = [("from", self.from.to_string()), ("to", self.to.to_string())];
-        let text = |comparison: &Comparison| match differences(comparison) {
+        let text = |comparison: &Comparison| match differences_text(comparison) {
             text if text.is_empty() => "there are no differences\n".to_owned(),
             text => text,
         };
-        self.query.show(&["diff"], &parameters, text).map(drop)
+        self.query.get_and_print(&["diff"], &parameters, text).map(drop)
     }
 }
 
-fn revisions(list: &RevisionList, now: Moment) -> String {
+fn revisions_table(list: &RevisionList, now: Moment) -> String {
     let mut table = TextTable::new(["REVISION", "WHEN", "AGE", "BY", "CHAINS", "PLUGINS", "CHANGED"]);
     for ListedRevision {
         revision,
         changed: names,
     } in &list.revisions
     {
-        table.row([
+        table.push_row([
             TableCell::number(revision.number),
-            TableCell::text(human::clock(revision.at)),
+            TableCell::text(human::timestamp(revision.at)),
             TableCell::number(human::age(revision.at, now)),
             TableCell::text(made_by(&revision.origin, revision.by.as_deref())),
             TableCell::number(revision.chains),
@@ -84,7 +84,7 @@ fn abbreviated_names(names: &[String]) -> String {
     first.iter().cloned().chain(rest).collect::<Vec<_>>().join(", ")
 }
 
-fn name(stage: &str, is_candidate: bool) -> String {
+fn stage_label(stage: &str, is_candidate: bool) -> String {
     if is_candidate {
         format!("{stage} (candidate)")
     } else {
@@ -93,9 +93,9 @@ fn name(stage: &str, is_candidate: bool) -> String {
 }
 
 /// Describes how two revisions differ. Returns empty text if they do not.
-pub(super) fn differences(comparison: &Comparison) -> String {
+pub(super) fn differences_text(comparison: &Comparison) -> String {
     let mut text = String::new();
-    for line in harmless_lines(&comparison.text).lines() {
+    for line in sanitize_lines(&comparison.text).lines() {
         let style = match line.as_bytes() {
             [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => BOLD,
             [b'+', ..] => GOOD,
@@ -109,16 +109,16 @@ pub(super) fn differences(comparison: &Comparison) -> String {
         text.push('\n');
     }
     for change in &comparison.modules {
-        module(&mut text, change);
+        write_module_change(&mut text, change);
     }
     text
 }
 
-fn module(text: &mut String, change: &ModuleChange) {
+fn write_module_change(text: &mut String, change: &ModuleChange) {
     let _ = writeln!(
         text,
         "{BOLD}{}{BOLD:#}",
-        harmless(&name(&change.stage, change.candidate))
+        sanitize_line(&stage_label(&change.stage, change.candidate))
     );
     for (sign, style, module) in [('-', BAD, &change.from), ('+', GOOD, &change.to)] {
         if let Some(module) = module {
@@ -126,7 +126,7 @@ fn module(text: &mut String, change: &ModuleChange) {
                 "{} {}  {}  {}",
                 module.plugin, module.version, module.digest, module.source
             );
-            let _ = writeln!(text, "{style}{sign} {}{style:#}", harmless(&line));
+            let _ = writeln!(text, "{style}{sign} {}{style:#}", sanitize_line(&line));
         }
     }
 }
@@ -138,9 +138,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::plain;
+    use crate::table::strip_styles;
 
-    fn revision(number: u64, changed: &[&str]) -> ListedRevision {
+    fn listed_revision(number: u64, changed: &[&str]) -> ListedRevision {
         let revision = json!({
             "number": number,
             "at": Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(number * 60)),
@@ -157,14 +157,14 @@ mod tests {
     fn added_changed_and_removed_definitions_are_listed() {
         let list = RevisionList {
             revisions: vec![
-                revision(3, &["1", "2", "3", "4", "5", "6", "7"]),
-                revision(2, &["added AdmissionChain/a", "removed AdmissionChain/b"]),
-                revision(1, &[]),
+                listed_revision(3, &["1", "2", "3", "4", "5", "6", "7"]),
+                listed_revision(2, &["added AdmissionChain/a", "removed AdmissionChain/b"]),
+                listed_revision(1, &[]),
             ],
         };
         let now = Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(200));
         assert_eq!(
-            plain(&revisions(&list, now)),
+            strip_styles(&revisions_table(&list, now)),
             "\
 REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGED
        3  1970-01-01T00:03:00Z    20s  apply (loopback)       1        0  1, 2, 3, 4, 5, 2 more
@@ -195,15 +195,15 @@ REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGE
             "modules": [change],
         });
         let mut comparison: Comparison = serde_json::from_value(comparison).unwrap();
-        let text = differences(&comparison);
+        let text = differences_text(&comparison);
         assert!(text.contains(&format!("{GOOD}+new {GOOD:#}")));
         assert_eq!(
-            plain(&text),
+            strip_styles(&text),
             "--- a.yaml\n+++ a.yaml\n@@ -1 +1 @@\n-old\n+new \n same\n\n\
              Mutating:pods/images (candidate)\n- images 1.0.0  sha256:aa  file:images.wasm\n"
         );
         comparison.text.clear();
         comparison.modules.clear();
-        assert_eq!(differences(&comparison), "");
+        assert_eq!(differences_text(&comparison), "");
     }
 }

@@ -71,7 +71,7 @@ fn whole_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl RecordArguments {
-    fn output(&self) -> Option<PathBuf> {
+    fn output_path(&self) -> Option<PathBuf> {
         self.as_tests
             .as_ref()
             .map(|directory| directory.join("recorded.ndjson"))
@@ -97,16 +97,16 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
     };
     let response = client.open(Method::GET, &["requests"], message).await?;
     // The file is created only after the driver's reply, so that a refusal leaves no empty file.
-    let output = arguments.output();
+    let output = arguments.output_path();
     if let Some(directory) = &arguments.as_tests {
-        fs::create_dir_all(directory).map_err(files::at(directory))?;
+        fs::create_dir_all(directory).map_err(files::error_at(directory))?;
     }
     let mut lines = match &output {
-        Some(path) => CompleteLines::new(create(path)?),
+        Some(path) => CompleteLines::new(create_output(path)?),
         None => CompleteLines::new(Box::new(io::stdout())),
     };
-    let bar = progress(arguments);
-    let copied = copy(response, client, &mut lines, &bar).await;
+    let bar = progress_bar(arguments);
+    let copy_result = copy_lines(response, client, &mut lines, &bar).await;
     bar.finish_and_clear();
     let destination = match &output {
         Some(path) => format!(" in {}", path.display()),
@@ -114,7 +114,7 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
     };
     let requests = human::count(lines.count, "request");
     anstream::eprintln!("{GOOD}recorded{GOOD:#} {requests}{destination}");
-    let is_interrupted = copied?;
+    let is_interrupted = copy_result?;
     if is_interrupted {
         anstream::eprintln!("{DIM}interrupted{DIM:#}");
     }
@@ -122,7 +122,7 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
         anstream::eprintln!("{WARN}note:{WARN:#} no request matched a chain in this time");
     } else if let (Some(_), Some(path)) = (&arguments.as_tests, &output) {
         let cases = path.with_extension("yaml");
-        files::replace(&cases, cases_of(path)?.as_bytes(), files::SECRET)?;
+        files::replace_file(&cases, test_cases(path)?.as_bytes(), files::SECRET_MODE)?;
         anstream::eprintln!("{GOOD}wrote{GOOD:#} their cases in {}", cases.display());
     }
     Ok(())
@@ -130,13 +130,13 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
 
 /// Returns test cases that expect the recorded answers. A case for a redacted request does not check the patch and the
 /// message, because they may depend on values that are no longer in the recording.
-fn cases_of(path: &Path) -> Result<String, String> {
+fn test_cases(path: &Path) -> Result<String, String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let mut cases = Vec::new();
-    for recorded in recorded::open(path)? {
-        let recorded = recorded?;
-        let (request, answer) = (&recorded.request, recorded.answer()?);
-        let object = human::object(request.namespace.as_deref(), &request.name);
+    for recorded_request in recorded::open_recording(path)? {
+        let recorded = recorded_request?;
+        let (request, answer) = (&recorded.request, recorded.recorded_answer()?);
+        let object = human::object_name(request.namespace.as_deref(), &request.name);
         let mut expect = Map::new();
         expect.insert("allowed".to_owned(), answer.allowed.into());
         expect.insert("warnings".to_owned(), json!(answer.warnings));
@@ -162,49 +162,49 @@ fn cases_of(path: &Path) -> Result<String, String> {
 }
 
 /// Creates a file that only its owner can read, because requests may contain secrets.
-fn create(path: &Path) -> Result<Box<dyn Write + Send>, String> {
+fn create_output(path: &Path) -> Result<Box<dyn Write + Send>, String> {
     match admittance_watch::file::create_private(path) {
         Ok(file) => Ok(Box::new(file)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(format!(
             "{} already exists; name another file, or remove it",
             path.display()
         )),
-        Err(error) => Err(files::at(path)(error)),
+        Err(error) => Err(files::error_at(path)(error)),
     }
 }
 
-fn progress(arguments: &RecordArguments) -> ProgressBar {
-    let is_visible = io::stderr().is_terminal() && (arguments.output().is_some() || !io::stdout().is_terminal());
+fn progress_bar(arguments: &RecordArguments) -> ProgressBar {
+    let is_visible = io::stderr().is_terminal() && (arguments.output_path().is_some() || !io::stdout().is_terminal());
     if !is_visible {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(arguments.count.get() as u64);
-    progress::styled(
+    progress::with_style(
         bar,
         "{spinner} recording {bar:30} {pos}/{len} {elapsed} (Ctrl-C ends it)",
     )
 }
 
 /// Copies the reply until it ends, standard output is closed, or a signal arrives. Returns whether one arrived.
-async fn copy(
+async fn copy_lines(
     mut response: ClientResponse,
     client: &AdminClient,
     lines: &mut CompleteLines,
     bar: &ProgressBar,
 ) -> crate::Result<bool> {
-    let mut terminated = signal(SignalKind::terminate())?;
+    let mut terminate_signal = signal(SignalKind::terminate())?;
     loop {
         let chunk = tokio::select! {
-            chunk = response.chunk() => chunk.map_err(|error| client.transport(&error))?,
+            chunk = response.chunk() => chunk.map_err(|error| client.transport_error(&error))?,
             _ = tokio::signal::ctrl_c() => return Ok(true),
-            _ = terminated.recv() => return Ok(true),
+            _ = terminate_signal.recv() => return Ok(true),
         };
         let Some(chunk) = chunk else {
             return Ok(false);
         };
-        match lines.take(&chunk) {
+        match lines.write_complete_lines(&chunk) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
-            taken => taken?,
+            result => result?,
         }
         bar.set_position(lines.count);
     }
@@ -225,7 +225,7 @@ impl CompleteLines {
         }
     }
 
-    fn take(&mut self, chunk: &[u8]) -> io::Result<()> {
+    fn write_complete_lines(&mut self, chunk: &[u8]) -> io::Result<()> {
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
             self.partial.extend_from_slice(part);
             if part.ends_with(b"\n") {
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn only_complete_lines_of_a_recording_are_written() {
-        for (chunks, written, count) in [
+        for (chunks, expected_text, count) in [
             (vec!["{}\n{}\n"], "{}\n{}\n", 2),
             (vec!["{", "}", "\n{}\n{"], "{}\n{}\n", 2),
             (vec!["{}"], "", 0),
@@ -269,9 +269,12 @@ mod tests {
             let buffer = Buffer::default();
             let mut lines = CompleteLines::new(Box::new(buffer.clone()));
             for chunk in chunks {
-                lines.take(chunk.as_bytes()).unwrap();
+                lines.write_complete_lines(chunk.as_bytes()).unwrap();
             }
-            assert_eq!(String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap(), written);
+            assert_eq!(
+                String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap(),
+                expected_text
+            );
             assert_eq!(lines.count, count);
         }
     }
@@ -281,12 +284,12 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("requests.ndjson");
-        drop(create(&path).unwrap());
+        drop(create_output(&path).unwrap());
         let mode = path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let error = create(&path).err().unwrap();
+        let error = create_output(&path).err().unwrap();
         assert!(error.contains("already exists"), "{error}");
-        assert!(create(&folder.path().join("none/a")).is_err());
+        assert!(create_output(&folder.path().join("none/a")).is_err());
     }
 
     #[test]
@@ -301,15 +304,16 @@ mod tests {
                 "recording":{{"at":"2026-01-01T00:00:00Z","revision":1,"redacted":{redacted}}}}}"#
             )
         };
-        let patched = r#"{"uid":"u","allowed":true,"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2EiLCJ2YWx1ZSI6MX1d"}"#;
-        let refused = r#"{"uid":"u","allowed":false,"status":{"code":403,"message":"no"},"warnings":["old"]}"#;
+        let patched_response =
+            r#"{"uid":"u","allowed":true,"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2EiLCJ2YWx1ZSI6MX1d"}"#;
+        let refused_response = r#"{"uid":"u","allowed":false,"status":{"code":403,"message":"no"},"warnings":["old"]}"#;
         let texts = [
-            review("a", 0, patched),
-            review("b", 0, refused),
-            review("c", 2, patched),
+            review("a", 0, patched_response),
+            review("b", 0, refused_response),
+            review("c", 2, patched_response),
         ];
         std::fs::write(&path, texts.join("\n")).unwrap();
-        let cases = cases_of(&path).unwrap();
+        let cases = test_cases(&path).unwrap();
         let cases = admittance_definitions::document::to_json("cases.yaml", &cases).unwrap();
         let case = |number: u64, name: &str, expect: serde_json::Value| {
             json!({"name": format!("{number}: CREATE of v1/Pod shop/{name}"),
@@ -335,7 +339,7 @@ mod tests {
 
     #[test]
     fn invalid_arguments_of_record_are_refused() {
-        crate::assert_accepted(&[
+        crate::assert_acceptance(&[
             ("record", true),
             (
                 "record --count 10 --for 5m --share 10% --redact /a/* --redact /b -o a.ndjson",

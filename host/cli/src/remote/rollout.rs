@@ -10,7 +10,7 @@ use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
 use super::{Query, completion};
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
+    output::{BAD, BOLD, DIM, GOOD, WARN, sanitize_line},
 };
 
 /// Steer the rollout of a candidate: begin its next step now, pause, resume or abort it.
@@ -45,31 +45,31 @@ impl RolloutArguments {
             stage: self.stage.to_string(),
             action: self.action,
         };
-        let text = |steered: &Steered| text(steered, Moment::now());
-        self.query.post(&["stages", "rollout"], &request, text)
+        let text = |steered: &Steered| rollout_text(steered, Moment::now());
+        self.query.post_and_print(&["stages", "rollout"], &request, text)
     }
 }
 
-fn text(steered: &Steered, now: Moment) -> String {
-    let mut text = line(&steered.stage, &steered.rollout, now);
+fn rollout_text(steered: &Steered, now: Moment) -> String {
+    let mut text = rollout_line(&steered.stage, &steered.rollout, now);
     if let Some(why) = &steered.not_kept {
         let _ = writeln!(
             text,
             "{BAD}a restart of the driver forgets this:{BAD:#} {}",
-            harmless(why)
+            sanitize_line(why)
         );
     }
     text
 }
 
-pub(super) fn line(stage: &str, rollout: &RolloutStatus, now: Moment) -> String {
+pub(super) fn rollout_line(stage: &str, rollout: &RolloutStatus, now: Moment) -> String {
     let style = match rollout.state {
         RolloutState::Progressing => BOLD,
         RolloutState::Paused => WARN,
         RolloutState::Aborted => BAD,
         RolloutState::Completed => GOOD,
     };
-    let stage = harmless(stage);
+    let stage = sanitize_line(stage);
     let RolloutStatus { share, state, by, .. } = rollout;
     let mut text = match state {
         RolloutState::Aborted => {
@@ -81,11 +81,11 @@ pub(super) fn line(stage: &str, rollout: &RolloutStatus, now: Moment) -> String 
     let _ = write!(text, " for {since}");
     if let Some(next) = rollout.next {
         let following = rollout.steps.iter().skip_while(|step| *step != share).nth(1);
-        let next_step = following.map_or("completed".to_owned(), |step| harmless(step));
+        let next_step = following.map_or("completed".to_owned(), |step| sanitize_line(step));
         let _ = write!(text, ", {next_step} in {}", human::age(now, next));
     }
     if let Some(reason) = &rollout.reason {
-        let _ = write!(text, "; {}", harmless(reason));
+        let _ = write!(text, "; {}", sanitize_line(reason));
     }
     if *state == RolloutState::Completed {
         text.push_str("; `promote` makes it the plugin");
@@ -103,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::plain;
+    use crate::table::strip_styles;
 
     #[test]
     fn a_rollout_is_printed_as_one_line() {
@@ -140,11 +140,14 @@ mod tests {
                  `promote` makes it the plugin (40 decided, 1 failed, 2 of 30 compared refused)\n",
             ),
         ] {
-            assert_eq!(plain(&line("Mutating:pods/images", &rollout, now)), expected);
+            assert_eq!(
+                strip_styles(&rollout_line("Mutating:pods/images", &rollout, now)),
+                expected
+            );
             let steered = json!({"stage": "a/b", "rollout": rollout, "notKept": "disk full"});
-            let text = text(&serde_json::from_value(steered).unwrap(), now);
+            let text = rollout_text(&serde_json::from_value(steered).unwrap(), now);
             assert!(
-                plain(&text).ends_with("a restart of the driver forgets this: disk full\n"),
+                strip_styles(&text).ends_with("a restart of the driver forgets this: disk full\n"),
                 "{text}"
             );
         }
@@ -152,7 +155,7 @@ mod tests {
 
     #[test]
     fn invalid_arguments_of_rollout_are_refused() {
-        crate::assert_accepted(&[
+        crate::assert_acceptance(&[
             ("rollout next pods/images", true),
             ("rollout abort Mutating:pods/images -o json", true),
             ("rollout stop pods/images", false),

@@ -14,7 +14,7 @@ use clap::Args;
 use super::{Query, candidates, disable, rollout};
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
+    output::{BAD, BOLD, DIM, GOOD, WARN, sanitize_line},
     table::{TableCell, TextTable},
 };
 
@@ -38,32 +38,32 @@ impl StatusArguments {
     pub(crate) fn run(&self) -> crate::Result<ExitCode> {
         let text = |status: &DriverStatus| {
             if self.fleet {
-                fleet::text(status, Moment::now())
+                fleet::fleet_text(status, Moment::now())
             } else {
-                text(status, Moment::now())
+                status_text(status, Moment::now())
             }
         };
-        Ok(match self.query.show(&["status"], &[], text)?.table.problem {
+        Ok(match self.query.get_and_print(&["status"], &[], text)?.table.problem {
             None => ExitCode::SUCCESS,
             Some(_) => ExitCode::FAILURE,
         })
     }
 }
 
-fn text(status: &DriverStatus, now: Moment) -> String {
+fn status_text(status: &DriverStatus, now: Moment) -> String {
     let mut text = String::new();
     if status.stopping {
         let _ = writeln!(text, "{BAD}the driver is stopping{BAD:#}");
     }
-    table(&mut text, &status.table, now);
-    text.extend(status.replicas.as_ref().map(fleet::waiting));
-    text.push_str(&dependencies::text(status, now));
+    write_table_status(&mut text, &status.table, now);
+    text.extend(status.replicas.as_ref().map(fleet::waiting_text));
+    text.push_str(&dependencies::dependencies_text(status, now));
     text.push('\n');
     let chains = &status.table.chains;
-    text.push_str(&stages(chains));
+    text.push_str(&stages_table(chains));
     if !status.table.exceptions.is_empty() {
         text.push('\n');
-        text.push_str(&exceptions(&status.table.exceptions, now));
+        text.push_str(&exceptions_table(&status.table.exceptions, now));
     }
     let candidates = chains.iter().flat_map(|chain| {
         let stages = chain.stages.iter();
@@ -72,19 +72,19 @@ fn text(status: &DriverStatus, now: Moment) -> String {
     let mut candidates = candidates.peekable();
     if candidates.peek().is_some() {
         text.push('\n');
-        text.push_str(&candidates::table(candidates));
+        text.push_str(&candidates::candidates_table(candidates));
     }
     text
 }
 
-fn table(text: &mut String, status: &Status, now: Moment) {
+fn write_table_status(text: &mut String, status: &Status, now: Moment) {
     let _ = writeln!(
         text,
         "{BOLD}revision {}{BOLD:#} ({}), live for {} ({}), by {}",
         status.revision,
-        status.hash.short(),
+        status.hash.to_short_hex(),
         human::age(status.live_since, now),
-        human::clock(status.live_since),
+        human::timestamp(status.live_since),
         made_by(&status.origin, status.by.as_deref()),
     );
     if let Some(problem) = &status.problem {
@@ -106,25 +106,25 @@ fn table(text: &mut String, status: &Status, now: Moment) {
             human::count(problem.attempts, "attempt"),
         );
         for mistake in &problem.mistakes {
-            let _ = writeln!(text, "  {BAD}{}{BAD:#}", harmless(mistake));
+            let _ = writeln!(text, "  {BAD}{}{BAD:#}", sanitize_line(mistake));
         }
     }
     let stages = status.chains.iter().flat_map(|chain| &chain.stages);
     let disabled = stages.filter_map(|stage| Some((stage.disabled.as_ref()?, false)));
     let missing = status.disabled_missing.iter().map(|disabled| (disabled, true));
     for (disabled, is_missing) in disabled.chain(missing) {
-        text.push_str(&disable::line(disabled, is_missing, now));
+        text.push_str(&disable::disabled_line(disabled, is_missing, now));
     }
     for chain in &status.chains {
         for stage in &chain.stages {
             let candidate = stage.candidate.as_ref();
             if let Some(rollout) = candidate.and_then(|candidate| candidate.rollout.as_ref()) {
-                text.push_str(&rollout::line(&stage_id(chain, stage), rollout, now));
+                text.push_str(&rollout::rollout_line(&stage_id(chain, stage), rollout, now));
             }
         }
     }
     if let Some(prepared) = status.prepared {
-        let hash = prepared.short();
+        let hash = prepared.to_short_hex();
         let _ = writeln!(
             text,
             "{WARN}{hash} is prepared,{WARN:#} and goes live when all replicas have prepared it"
@@ -137,7 +137,7 @@ fn table(text: &mut String, status: &Status, now: Moment) {
         let _ = writeln!(
             text,
             "{BAD}the newest revision could not be written to the history:{BAD:#} {}",
-            harmless(problem)
+            sanitize_line(problem)
         );
     }
     let retention = match &status.history.directory {
@@ -147,9 +147,9 @@ fn table(text: &mut String, status: &Status, now: Moment) {
     let _ = writeln!(
         text,
         "{DIM}admittance {}; {}, {}; {} and {} in memory{DIM:#}",
-        harmless(&status.version),
+        sanitize_line(&status.version),
         human::count(status.history.revisions, "revision"),
-        harmless(&retention),
+        sanitize_line(&retention),
         human::count(status.tables, "table"),
         human::count(status.plugins, "plugin"),
     );
@@ -164,12 +164,12 @@ pub(super) fn made_by(origin: &Origin, by: Option<&str>) -> String {
         Origin::Refreshed => "a new module at its source".to_owned(),
         Origin::Applied => "apply".to_owned(),
         Origin::Deleted => "delete".to_owned(),
-        Origin::Promoted { stage } => format!("promotion of {}", harmless(stage)),
+        Origin::Promoted { stage } => format!("promotion of {}", sanitize_line(stage)),
         Origin::RolledBack { to } => format!("rollback to {to}"),
         _ => "an unknown action".to_owned(),
     };
     match by {
-        Some(by) => format!("{change} ({})", harmless(by)),
+        Some(by) => format!("{change} ({})", sanitize_line(by)),
         None => change,
     }
 }
@@ -178,7 +178,7 @@ fn stage_id(chain: &ChainStatus, stage: &StageStatus) -> String {
     format!("{}:{}/{}", chain.phase.as_str(), chain.name, stage.name)
 }
 
-fn stages(chains: &[ChainStatus]) -> String {
+fn stages_table(chains: &[ChainStatus]) -> String {
     let mut table = TextTable::new([
         "CHAIN",
         "PHASE",
@@ -197,7 +197,7 @@ fn stages(chains: &[ChainStatus]) -> String {
     ]);
     for chain in chains {
         for stage in &chain.stages {
-            table.row(stage_row(chain, stage));
+            table.push_row(stage_row(chain, stage));
         }
     }
     table.text()
@@ -205,7 +205,7 @@ fn stages(chains: &[ChainStatus]) -> String {
 
 fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [TableCell; 14] {
     let hook = &stage.hook;
-    let digest = match (hook.text("digest"), hook.text("reason")) {
+    let digest = match (hook.fact_text("digest"), hook.fact_text("reason")) {
         (Some(digest), _) => human::short_digest(digest),
         (None, Some(_)) => "not fetched",
         (None, None) => "",
@@ -217,8 +217,8 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [TableCell; 14] {
         _ => ("unknown", WARN),
     };
     let mode = match (&stage.disabled, stage.mode) {
-        (Some(disabled), _) if !disabled.audit => TableCell::text("disabled").styled(WARN),
-        (Some(_), _) | (None, Mode::Audit) => TableCell::text(Mode::Audit.as_str()).styled(WARN),
+        (Some(disabled), _) if !disabled.audit => TableCell::text("disabled").with_style(WARN),
+        (Some(_), _) | (None, Mode::Audit) => TableCell::text(Mode::Audit.as_str()).with_style(WARN),
         (None, Mode::Enforce) => TableCell::text(stage.mode.as_str()),
     };
     let calls = &stage.calls;
@@ -227,32 +227,32 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [TableCell; 14] {
         TableCell::text(chain.phase.as_str()),
         TableCell::text(&stage.name),
         TableCell::text(&hook.summary),
-        TableCell::text(hook.text("version").unwrap_or_default()),
+        TableCell::text(hook.fact_text("version").unwrap_or_default()),
         TableCell::text(digest),
         mode,
-        TableCell::text(state).styled(style),
+        TableCell::text(state).with_style(style),
         TableCell::number(calls.total),
         TableCell::number(calls.denied),
         TableCell::count(calls.failed, BAD),
-        latency(calls.p50_microseconds),
-        latency(calls.p99_microseconds),
-        stage.last_failure.as_ref().map(last_failure).unwrap_or_default(),
+        latency_cell(calls.p50_microseconds),
+        latency_cell(calls.p99_microseconds),
+        stage.last_failure.as_ref().map(last_failure_cell).unwrap_or_default(),
     ]
 }
 
-fn exceptions(exceptions: &[ExceptionStatus], now: Moment) -> String {
+fn exceptions_table(exceptions: &[ExceptionStatus], now: Moment) -> String {
     let mut table = TextTable::new(["EXCEPTION", "OWNER", "EXPIRES", "STAGES", "REASON"]);
     for exception in exceptions {
         let expires = if exception.expired {
-            TableCell::text(format!("expired {}", human::clock(exception.expires))).styled(BAD)
+            TableCell::text(format!("expired {}", human::timestamp(exception.expires))).with_style(BAD)
         } else {
             TableCell::text(format!("in {}", human::age(now, exception.expires)))
         };
         let stages = match exception.stages.join(", ") {
-            none if none.is_empty() => TableCell::text("none").styled(WARN),
+            none if none.is_empty() => TableCell::text("none").with_style(WARN),
             stages => TableCell::text(stages),
         };
-        table.row([
+        table.push_row([
             TableCell::text(&exception.name),
             TableCell::text(&exception.owner),
             expires,
@@ -261,17 +261,17 @@ fn exceptions(exceptions: &[ExceptionStatus], now: Moment) -> String {
         ]);
     }
     let texts = exceptions.iter().flat_map(|exception| &exception.unknown);
-    let unknown = texts.map(|text| format!("{WARN}warning:{WARN:#} {}\n", harmless(text)));
+    let unknown = texts.map(|text| format!("{WARN}warning:{WARN:#} {}\n", sanitize_line(text)));
     table.text() + &unknown.collect::<String>()
 }
 
-fn latency(microseconds: Option<u64>) -> TableCell {
+fn latency_cell(microseconds: Option<u64>) -> TableCell {
     let duration = microseconds.map(|number| human::duration(Duration::from_micros(number)));
     TableCell::number(duration.unwrap_or_default())
 }
 
-fn last_failure(failure: &FailureStatus) -> TableCell {
-    let (at, kind, message) = (human::clock(failure.at), &failure.kind, &failure.message);
+fn last_failure_cell(failure: &FailureStatus) -> TableCell {
+    let (at, kind, message) = (human::timestamp(failure.at), &failure.kind, &failure.message);
     TableCell::text(format!("{at} {kind}: {message}"))
 }
 

@@ -155,7 +155,7 @@ mod tests {
         Request::new(Operation::Create, kind.clone(), kind.guess_resource()).with_object(object)
     }
 
-    fn answer(mut response: Value) -> ReplayAnswer {
+    fn answer_from(mut response: Value) -> ReplayAnswer {
         if let Some(patch) = response.get_mut("patch") {
             *patch = BASE64_STANDARD.encode(patch.to_string()).into();
         }
@@ -211,7 +211,7 @@ mod tests {
                 vec![],
             ),
         ] {
-            let differences = answer(before.clone()).differences(&answer(after.clone()), false);
+            let differences = answer_from(before.clone()).differences(&answer_from(after.clone()), false);
             assert_eq!(differences, expected, "{before} and {after}");
         }
     }
@@ -228,7 +228,7 @@ mod tests {
             (json!([REDACTED, 1]), json!(["secret", 2]), true, false),
             (json!("secret"), json!(REDACTED), true, false),
         ] {
-            let differences = answer(patch(recorded.clone())).differences(&answer(patch(now)), is_redacted);
+            let differences = answer_from(patch(recorded.clone())).differences(&answer_from(patch(now)), is_redacted);
             assert_eq!(differences.is_empty(), is_same, "{recorded}");
         }
     }

@@ -10,8 +10,11 @@ use admittance_admission::suggestion_or;
 
 use crate::arguments;
 
-pub(crate) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
-    without_candidates(arguments::load(paths)?, may_call_webhooks)
+pub(crate) fn load_without_candidates(
+    paths: &[PathBuf],
+    may_call_webhooks: bool,
+) -> crate::Result<Vec<ChainDefinition>> {
+    without_candidates(arguments::load_chains(paths)?, may_call_webhooks)
 }
 
 /// Removes the candidates of stages, because they are not replayed.
@@ -35,13 +38,17 @@ pub(crate) fn without_candidates(
     Ok(chains)
 }
 
-pub(super) fn replace(chains: &mut [ChainDefinition], id: &StageId, module: &ModuleReference) -> crate::Result<()> {
+pub(super) fn replace_module(
+    chains: &mut [ChainDefinition],
+    id: &StageId,
+    module: &ModuleReference,
+) -> crate::Result<()> {
     let (mut stage_ids, mut matching_stages) = (Vec::new(), Vec::new());
     for chain in chains {
         for stage in &mut chain.stages {
             let phase = id.phase.map_or_else(String::new, |_| format!("{}:", chain.phase));
             stage_ids.push(format!("{phase}{}/{}", chain.name, stage.spec.name));
-            if id.is(chain.phase, &chain.name, &stage.spec.name) {
+            if id.identifies(chain.phase, &chain.name, &stage.spec.name) {
                 matching_stages.push(stage);
             }
         }

@@ -33,7 +33,7 @@ struct ReviewExtras {
     recording: Option<RecordingNote>,
 }
 
-pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAdmission, String>>, String> {
+pub(crate) fn open_recording(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAdmission, String>>, String> {
     let file = files::open(path)?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();
     Ok((1..).zip(texts).map(move |(number, text)| {
@@ -67,7 +67,7 @@ pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAd
 }
 
 impl RecordedAdmission {
-    pub(crate) fn answer(&self) -> Result<ReplayAnswer, String> {
+    pub(crate) fn recorded_answer(&self) -> Result<ReplayAnswer, String> {
         let location = &self.location;
         let response = self.response.as_ref().ok_or_else(|| {
             format!("{location} has no response to compare with; name the chains to compare with: --against CHAINS")

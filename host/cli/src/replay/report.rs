@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{answer::ReplayAnswer, recorded::RecordedAdmission};
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, GOOD, WARN, diff, harmless},
+    output::{BAD, BOLD, DIM, GOOD, WARN, diff, sanitize_line},
 };
 
 /// The result of a replay. Scripts depend on its JSON form, so fields may only be added.
@@ -40,14 +40,14 @@ pub(super) struct ReplayDifference {
 
 impl ReplayDifference {
     pub(super) fn new(
-        recorded: &RecordedAdmission,
+        recorded_request: &RecordedAdmission,
         different: Vec<Difference>,
         before: ReplayAnswer,
         after: ReplayAnswer,
     ) -> Self {
-        let request = &recorded.request;
+        let request = &recorded_request.request;
         Self {
-            number: recorded.number,
+            number: recorded_request.number,
             uid: request.uid.as_str().to_owned(),
             operation: request.operation.as_str().to_owned(),
             kind: request.kind.to_string(),
@@ -80,25 +80,25 @@ impl ReplayReport {
 
 impl ReplayDifference {
     fn text(&self) -> String {
-        let object = human::object(self.namespace.as_deref(), &self.name);
+        let object = human::object_name(self.namespace.as_deref(), &self.name);
         let mut text = format!(
             "{BOLD}request {}{BOLD:#}  {} of {} {}  {DIM}uid {}{DIM:#}\n",
             self.number,
             self.operation,
-            harmless(&self.kind),
-            harmless(&object),
-            harmless(&self.uid)
+            sanitize_line(&self.kind),
+            sanitize_line(&object),
+            sanitize_line(&self.uid)
         );
         let (before, after) = (&self.before, &self.after);
         for part in &self.different {
             let (name, lines) = match part {
-                Difference::Verdict => ("verdict", pair(&before.verdict(), &after.verdict())),
+                Difference::Verdict => ("verdict", diff_lines(&before.verdict(), &after.verdict())),
                 Difference::Message => {
                     let message = |answer: &ReplayAnswer| answer.message.clone().unwrap_or_default();
-                    ("message", pair(&message(before), &message(after)))
+                    ("message", diff_lines(&message(before), &message(after)))
                 }
                 Difference::Warnings => {
-                    let lines = pair(&before.warnings.join("; "), &after.warnings.join("; "));
+                    let lines = diff_lines(&before.warnings.join("; "), &after.warnings.join("; "));
                     ("warnings", lines)
                 }
                 Difference::Patch => {
@@ -115,12 +115,12 @@ impl ReplayDifference {
     }
 }
 
-fn pair(before: &str, after: &str) -> Vec<String> {
+fn diff_lines(before: &str, after: &str) -> Vec<String> {
     let or_dash = |text: &str| {
         if text.is_empty() {
             "-".to_owned()
         } else {
-            harmless(text)
+            sanitize_line(text)
         }
     };
     let (before, after) = (or_dash(before), or_dash(after));

@@ -5,7 +5,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::table::plain;
+use crate::table::strip_styles;
 
 #[derive(Parser)]
 struct ReplayCommand {
@@ -21,7 +21,7 @@ fn parse(line: &str) -> Result<Arguments, clap::Error> {
 /// Returns a chain with one stage. The stage has a webhook that is never called: the stage's match condition is false
 /// for some objects of these tests, and fails with an error for the other objects. `policy` is the failure policy of
 /// the stage.
-fn chain(policy: &str) -> String {
+fn chain_yaml(policy: &str) -> String {
     format!(
         r#"
 apiVersion: admittance.dev/v1alpha1
@@ -71,7 +71,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-fn replayed(line: &str) -> crate::Result<ReplayReport> {
+fn run_replay(line: &str) -> crate::Result<ReplayReport> {
     crate::block_on(replay(&parse(line).unwrap())).unwrap()
 }
 
@@ -87,9 +87,9 @@ fn differences_from_recorded_answers_are_shown() {
         review("u-3", &small, Some(warned)),
     ];
     let requests = write(folder.path(), "requests.ndjson", &requests.concat());
-    let strict = write(folder.path(), "strict.yaml", &chain("Fail"));
+    let strict = write(folder.path(), "strict.yaml", &chain_yaml("Fail"));
     let store = folder.path().join("store");
-    let report = replayed(&format!(
+    let report = run_replay(&format!(
         "{requests} {strict} --call-webhooks --store {}",
         store.display()
     ))
@@ -101,7 +101,7 @@ fn differences_from_recorded_answers_are_shown() {
     assert_eq!(json["differences"][0]["before"]["allowed"], true);
     assert_eq!(json["differences"][0]["after"]["allowed"], false);
     assert_eq!(json["differences"][1]["different"], json!(["warnings"]));
-    let text = plain(&report.text());
+    let text = strip_styles(&report.text());
     for line in [
         "request 2  CREATE of v1/Pod default/web  uid u-2\n  verdict   - allowed\n            + refused (",
         "request 3  CREATE of v1/Pod default/web  uid u-3\n  warnings  - it is old\n            + -\n",
@@ -118,14 +118,14 @@ fn differences_between_two_sets_of_chains_are_counted() {
     let pretty: Value = serde_json::from_str(&review("u-1")).unwrap();
     let requests = format!("{pretty:#}\n{}", review("u-2"));
     let requests = write(folder.path(), "reviews.json", &requests);
-    let strict = write(folder.path(), "strict.yaml", &chain("Fail"));
-    let lax = write(folder.path(), "lax.yaml", &chain("Ignore"));
+    let strict = write(folder.path(), "strict.yaml", &chain_yaml("Fail"));
+    let lax = write(folder.path(), "lax.yaml", &chain_yaml("Ignore"));
     let store = folder.path().join("store");
     let common = format!("--call-webhooks --store {}", store.display());
 
-    let report = replayed(&format!("{requests} {lax} {common} --against {strict}")).unwrap();
+    let report = run_replay(&format!("{requests} {lax} {common} --against {strict}")).unwrap();
     assert_eq!((report.requests, report.different), (2, 2));
-    let report = replayed(&format!("{requests} {lax} {common} --against {lax}")).unwrap();
+    let report = run_replay(&format!("{requests} {lax} {common} --against {lax}")).unwrap();
     assert_eq!((report.requests, report.different), (2, 0));
 
     let empty = write(folder.path(), "empty.ndjson", "\n");
@@ -147,7 +147,7 @@ fn differences_between_two_sets_of_chains_are_counted() {
             "there is no stage pods/limit; did you mean pods/limits?",
         ),
     ] {
-        let error = replayed(&line).unwrap_err().to_string();
+        let error = run_replay(&line).unwrap_err().to_string();
         assert!(error.contains(expected), "{line}: {error}");
     }
     let none = folder.path().join("none").display().to_string();
@@ -177,10 +177,10 @@ spec:
 "#;
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = write(folder.path(), "chain.yaml", plugin).into();
-    let mut definitions = chains::load(std::slice::from_ref(&path), false).unwrap();
+    let mut definitions = chains::load_without_candidates(std::slice::from_ref(&path), false).unwrap();
     let module: ModuleReference = "file:/other.wasm".parse().unwrap();
     for id in ["pods/images", "Mutating:pods/images"] {
-        chains::replace(&mut definitions, &id.parse().unwrap(), &module).unwrap();
+        chains::replace_module(&mut definitions, &id.parse().unwrap(), &module).unwrap();
     }
     let stage = &definitions[0].stages[0];
     assert_eq!(stage.candidate, None);
@@ -191,19 +191,19 @@ spec:
     assert_eq!(plugin.refresh, None);
     assert_eq!(plugin.settings, json!({"registries": ["a"]}));
 
-    let wrong = chains::replace(&mut definitions, &"Validating:pods/images".parse().unwrap(), &module);
+    let wrong = chains::replace_module(&mut definitions, &"Validating:pods/images".parse().unwrap(), &module);
     assert!(wrong.unwrap_err().to_string().contains("there is no stage"));
     let both = std::fs::read_to_string(&path).unwrap();
     let validating = both.replace("  rules:", "  phase: Validating\n  rules:");
     let path: PathBuf = write(folder.path(), "both.yaml", &format!("{both}---\n{validating}")).into();
-    let mut definitions = chains::load(&[path], false).unwrap();
-    let wrong = chains::replace(&mut definitions, &"pods/images".parse().unwrap(), &module);
+    let mut definitions = chains::load_without_candidates(&[path], false).unwrap();
+    let wrong = chains::replace_module(&mut definitions, &"pods/images".parse().unwrap(), &module);
     assert!(wrong.unwrap_err().to_string().contains("in both phases"));
 }
 
 #[test]
 fn invalid_arguments_of_replay_are_refused() {
-    crate::assert_accepted(&[
+    crate::assert_acceptance(&[
         ("replay Cargo.toml src", true),
         ("replay Cargo.toml src src/remote --against src/test -o json", true),
         ("replay Cargo.toml --config Cargo.toml", true),

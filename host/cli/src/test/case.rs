@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     request_file,
-    simulation::{RequestSurroundings, http_answers},
+    simulation::{RequestSurroundings, read_http_answers},
 };
 
 #[derive(Debug)]
@@ -107,12 +107,12 @@ pub(super) struct ExpectedOutcome {
     pub(super) patch: Option<Vec<Value>>,
     pub(super) object: Option<Value>,
     /// An object that the resulting object must not equal.
-    pub(super) other_object: Option<Value>,
+    pub(super) unexpected_object: Option<Value>,
     /// Fields that the resulting object must have. A field that is `null` must be absent.
     pub(super) fields: Option<Value>,
 }
 
-pub(super) fn read(
+pub(super) fn read_cases(
     path: &Path,
     subject: &TestSubject,
     dialect: Option<&dyn Dialect>,
@@ -126,7 +126,7 @@ pub(super) fn read(
     let documents = document::read_file(path, mistakes);
     let cases = documents
         .iter()
-        .filter_map(|document| reader.file(&document.root(mistakes)));
+        .filter_map(|document| reader.read_file(&document.root(mistakes)));
     cases.flatten().collect()
 }
 
@@ -146,44 +146,44 @@ struct CaseReader<'a> {
 }
 
 impl CaseReader<'_> {
-    fn file(&mut self, root: &Node<'_>) -> Option<Vec<TestCase>> {
+    fn read_file(&mut self, root: &Node<'_>) -> Option<Vec<TestCase>> {
         if suite::is_suite_file(root) {
-            return suite::read(root);
+            return suite::read_cases(root);
         }
         if kyverno::is_test_file(root) {
-            return kyverno::read(root);
+            return kyverno::read_cases(root);
         }
         let mut fields = root.object()?;
-        let scene = self.scene(&mut fields, &CaseDefaults::default());
+        let scene = self.read_defaults(&mut fields, &CaseDefaults::default());
         let fix = "list the cases, each with `name`, `request` and `expect`";
         let cases = fields.required("cases", fix)?.filled_list(fix)?;
-        Some(cases.iter().filter_map(|case| self.case(case, &scene)).collect())
+        Some(cases.iter().filter_map(|case| self.read_case(case, &scene)).collect())
     }
 
-    fn case(&mut self, node: &Node<'_>, outer: &CaseDefaults) -> Option<TestCase> {
+    fn read_case(&mut self, node: &Node<'_>, outer: &CaseDefaults) -> Option<TestCase> {
         let mut fields = node.object()?;
         let name_node = fields.required("name", "say what the case shows");
-        let name = name_node.and_then(|node| self.name(&node));
-        let scene = self.scene(&mut fields, outer);
-        let hooks = self.hooks(&scene, node);
+        let name = name_node.and_then(|node| self.read_name(&node));
+        let scene = self.read_defaults(&mut fields, outer);
+        let hooks = self.select_hooks(&scene, node);
         let fix = "write the object that is sent: `request: { object: ... }`";
         let request_node = fields.required("request", fix);
-        let request = request_node.and_then(|node| request::read(&node, self.dialect));
+        let request = request_node.and_then(|node| request::read_request(&node, self.dialect));
         let (request, recorded) = request.unzip();
         let recorded = recorded.unwrap_or_default();
         let fix = "say what is expected: `expect: { allowed: true }`";
-        let expected = fields.get_required("expect", fix, expected);
+        let expected = fields.get_required("expect", fix, read_expected_outcome);
         Some(TestCase {
             name: name?,
             location: node.location(),
             hooks: hooks?,
-            surroundings: scene.surroundings.or(recorded),
+            surroundings: scene.surroundings.with_defaults_from(recorded),
             request: request?,
             expected: CaseExpectation::Outcome(Box::new(expected?)),
         })
     }
 
-    fn name(&mut self, node: &Node<'_>) -> Option<String> {
+    fn read_name(&mut self, node: &Node<'_>) -> Option<String> {
         let name = node.text()?.to_owned();
         if let Some(first) = self.names.get(&name) {
             let message = format!("the case on line {} has the same name", first.line);
@@ -193,23 +193,23 @@ impl CaseReader<'_> {
         Some(name)
     }
 
-    fn scene(&mut self, fields: &mut Fields<'_>, outer: &CaseDefaults) -> CaseDefaults {
-        let plugin = fields.get_optional("plugin", Node::file);
-        let settings = fields.get_optional("settings", any_object);
+    fn read_defaults(&mut self, fields: &mut Fields<'_>, outer: &CaseDefaults) -> CaseDefaults {
+        let plugin = fields.get_optional("plugin", Node::file_path);
+        let settings = fields.get_optional("settings", read_object_value);
         let allow = fields.optional("allow").map(|allow| read_allow(&allow));
         let chain = fields.optional("chain");
-        let chains = chain.as_ref().and_then(|chain| one_or_more_files(chain));
+        let chains = chain.as_ref().and_then(|chain| read_files(chain));
         let surroundings = RequestSurroundings {
-            cluster: fields.get_optional("cluster", cluster),
-            http: fields.get_optional("http", http_answers),
+            cluster: fields.get_optional("cluster", read_cluster),
+            http: fields.get_optional("http", read_http_answers),
         };
         let is_plugin = plugin.is_some() || settings.is_some() || allow.is_some();
         if let (Some(chain), true) = (chain, is_plugin) {
             let message = "a chain has its own plugins, settings and grants";
-            chain.wrong(message, "remove `chain`, or `plugin`, `settings` and `allow`");
+            chain.add_mistake(message, "remove `chain`, or `plugin`, `settings` and `allow`");
         }
         let mut scene = CaseDefaults {
-            surroundings: surroundings.or(outer.surroundings.clone()),
+            surroundings: surroundings.with_defaults_from(outer.surroundings.clone()),
             ..outer.clone()
         };
         if chains.is_some() {
@@ -223,7 +223,7 @@ impl CaseReader<'_> {
         scene
     }
 
-    fn hooks(&mut self, scene: &CaseDefaults, case: &Node<'_>) -> Option<CaseHooks> {
+    fn select_hooks(&mut self, scene: &CaseDefaults, case: &Node<'_>) -> Option<CaseHooks> {
         if let Some(chains) = &scene.chains {
             return Some(CaseHooks::Chains(chains.clone()));
         }
@@ -248,30 +248,30 @@ impl CaseReader<'_> {
     }
 }
 
-fn any_object(node: &Node<'_>) -> Option<Value> {
+fn read_object_value(node: &Node<'_>) -> Option<Value> {
     node.object().map(|_| node.json())
 }
 
-pub(super) fn value_of(node: &Node<'_>) -> Option<Value> {
+pub(super) fn read_value(node: &Node<'_>) -> Option<Value> {
     if !node.json().is_string() {
         return Some(node.json());
     }
-    node.in_file(&node.file()?, |root| Some(root.json()))
+    node.read_in_file(&node.file_path()?, |root| Some(root.json()))
 }
 
-fn one_or_more_files(node: &Node<'_>) -> Option<Vec<PathBuf>> {
+fn read_files(node: &Node<'_>) -> Option<Vec<PathBuf>> {
     match node.json() {
-        Value::Array(_) => node.filled_list_of("name chain files", Node::file),
-        _ => Some(vec![node.file()?]),
+        Value::Array(_) => node.filled_list_of("name chain files", Node::file_path),
+        _ => Some(vec![node.file_path()?]),
     }
 }
 
-fn cluster(node: &Node<'_>) -> Option<ManifestFiles> {
+fn read_cluster(node: &Node<'_>) -> Option<ManifestFiles> {
     let mut objects = Vec::new();
     for entry in node.list()? {
         if entry.json().is_string() {
-            let path = entry.file()?;
-            objects.extend(entry.accept(request_file::manifests(&[path]))?);
+            let path = entry.file_path()?;
+            objects.extend(entry.accept(request_file::read_manifests(&[path]))?);
         } else {
             objects.push(entry.json());
         }
@@ -279,7 +279,7 @@ fn cluster(node: &Node<'_>) -> Option<ManifestFiles> {
     node.accept(ManifestFiles::new(objects))
 }
 
-fn expected(node: &Node<'_>) -> Option<ExpectedOutcome> {
+fn read_expected_outcome(node: &Node<'_>) -> Option<ExpectedOutcome> {
     let mut fields = node.object()?;
     let allowed = fields.get_required("allowed", "write true or false", Node::boolean);
     let (of_refusal, of_result) = (["message", "code"], ["patch", "object", "fields"]);
@@ -290,7 +290,7 @@ fn expected(node: &Node<'_>) -> Option<ExpectedOutcome> {
         } else {
             ("a refused request", "expect `allowed: true`")
         };
-        fields.node().wrong(
+        fields.node().add_mistake(
             format!("{request_kind} has no `{name}`"),
             format!("remove it, or {fix}"),
         );
@@ -302,9 +302,9 @@ fn expected(node: &Node<'_>) -> Option<ExpectedOutcome> {
         failure: fields.get_optional("failure", Node::word),
         warnings: fields.get_optional("warnings", readers::list_of(Node::parse)),
         stages: fields.get_optional("stages", Node::strings),
-        patch: fields.get_optional("patch", readers::list_of(any_object)),
-        object: fields.get_optional("object", value_of),
-        other_object: None,
-        fields: fields.get_optional("fields", any_object),
+        patch: fields.get_optional("patch", readers::list_of(read_object_value)),
+        object: fields.get_optional("object", read_value),
+        unexpected_object: None,
+        fields: fields.get_optional("fields", read_object_value),
     })
 }

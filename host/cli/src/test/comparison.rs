@@ -26,7 +26,7 @@ impl UnmetExpectation {
         }
     }
 
-    fn of_values(aspect: &'static str, message: &str, expected: &Value, actual: &Value) -> Self {
+    fn with_diff(aspect: &'static str, message: &str, expected: &Value, actual: &Value) -> Self {
         Self {
             diff: diff(Some(expected), Some(actual), 3).concat(),
             ..Self::new(aspect, message)
@@ -34,16 +34,18 @@ impl UnmetExpectation {
     }
 }
 
-pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation> {
+pub(super) fn unmet_expectations(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation> {
     match &case.expected {
-        CaseExpectation::Outcome(expected) => of_outcome(case, expected, outcome),
-        CaseExpectation::Violations { constraint, assertions } => suite::judge(constraint, assertions, outcome),
+        CaseExpectation::Outcome(expected) => unmet_outcome_expectations(case, expected, outcome),
+        CaseExpectation::Violations { constraint, assertions } => {
+            suite::unmet_assertions(constraint, assertions, outcome)
+        }
         CaseExpectation::Invalid => Vec::new(),
     }
 }
 
-fn of_outcome(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
-    let mut failures: Vec<_> = decision(expected.allowed, outcome).into_iter().collect();
+fn unmet_outcome_expectations(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
+    let mut failures: Vec<_> = unmet_decision(expected.allowed, outcome).into_iter().collect();
     if let (Decision::Refused(refusal), false) = (&outcome.decision, expected.allowed) {
         let text = refusal.to_string();
         if let Some(pattern) = expected.message.as_ref().filter(|pattern| !pattern.is_in(&text)) {
@@ -56,7 +58,7 @@ fn of_outcome(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) ->
         }
     }
     if let Some(kind) = expected.failure {
-        let failure_kinds: Vec<_> = outcome.trace.iter().filter_map(failure_of).collect();
+        let failure_kinds: Vec<_> = outcome.trace.iter().filter_map(failure_kind).collect();
         if !failure_kinds.contains(&kind.as_str()) {
             failures.push(UnmetExpectation::new(
                 "failure",
@@ -65,9 +67,9 @@ fn of_outcome(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) ->
         }
     }
     failures.extend(match &expected.stages {
-        Some(stages) => called(stages, outcome),
+        Some(stages) => unmet_calls(stages, outcome),
         None if case.may_call_no_stage() => None,
-        None => none_called(outcome),
+        None => unmet_first_call(outcome),
     });
     if let Some(patterns) = &expected.warnings {
         let warnings = &outcome.warnings;
@@ -79,7 +81,7 @@ fn of_outcome(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) ->
         if !are_met {
             let expected_warnings: Vec<_> = patterns.iter().map(ToString::to_string).collect();
             let (expected_json, actual_json) = (Value::from(expected_warnings), Value::from(warnings.clone()));
-            failures.push(UnmetExpectation::of_values(
+            failures.push(UnmetExpectation::with_diff(
                 "warnings",
                 "they differ",
                 &expected_json,
@@ -88,12 +90,12 @@ fn of_outcome(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) ->
         }
     }
     if expected.allowed && outcome.is_allowed() {
-        failures.extend(result(case, expected, outcome));
+        failures.extend(unmet_result(case, expected, outcome));
     }
     failures
 }
 
-fn decision(allowed: bool, outcome: &Outcome) -> Option<UnmetExpectation> {
+fn unmet_decision(allowed: bool, outcome: &Outcome) -> Option<UnmetExpectation> {
     match &outcome.decision {
         Decision::Allowed if !allowed => Some(UnmetExpectation::new("allowed", "the request is allowed")),
         Decision::Refused(refusal) if allowed => Some(UnmetExpectation::new(
@@ -104,7 +106,7 @@ fn decision(allowed: bool, outcome: &Outcome) -> Option<UnmetExpectation> {
     }
 }
 
-fn failure_of(row: &TraceRow) -> Option<&'static str> {
+fn failure_kind(row: &TraceRow) -> Option<&'static str> {
     match &row.result {
         StageResult::Failed { failure, .. } => Some(failure.kind.as_str()),
         _ => None,
@@ -116,7 +118,7 @@ fn called_rows(outcome: &Outcome) -> Vec<&TraceRow> {
     outcome.trace.iter().filter(is_called).collect()
 }
 
-fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
+fn unmet_first_call(outcome: &Outcome) -> Option<UnmetExpectation> {
     if !called_rows(outcome).is_empty() {
         return None;
     }
@@ -132,7 +134,7 @@ fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
     Some(UnmetExpectation::new("stages", message))
 }
 
-fn called(expected: &[String], outcome: &Outcome) -> Option<UnmetExpectation> {
+fn unmet_calls(expected: &[String], outcome: &Outcome) -> Option<UnmetExpectation> {
     let called = called_rows(outcome);
     let is_stage = |row: &TraceRow, name: &str| *row.stage == *name || format!("{}/{}", row.chain, row.stage) == name;
     let are_met = called.len() == expected.len() && called.iter().zip(expected).all(|(row, name)| is_stage(row, name));
@@ -154,13 +156,13 @@ fn name_list<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
-fn result(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
+fn unmet_result(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
     let mut failures = Vec::new();
     if let Some(patch) = &expected.patch {
         let expected = Value::from(patch.clone());
         let actual = serde_json::to_value(&outcome.patch).unwrap_or_default();
         if expected != actual {
-            failures.push(UnmetExpectation::of_values("patch", "it differs", &expected, &actual));
+            failures.push(UnmetExpectation::with_diff("patch", "it differs", &expected, &actual));
         }
     }
     let object_after = outcome.object.as_ref().map(Object::value).cloned().unwrap_or_default();
@@ -170,7 +172,7 @@ fn result(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec
     } else {
         object_after
     };
-    if expected.other_object.as_ref() == Some(&resulting_object) {
+    if expected.unexpected_object.as_ref() == Some(&resulting_object) {
         let message = "the resulting object is the one of `patchedResources`";
         failures.push(UnmetExpectation::new("object", message));
     }
@@ -179,9 +181,9 @@ fn result(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec
         ("fields", &expected.fields, ComparedFields::Expected),
     ] {
         let Some(expected) = expected else { continue };
-        let compared_object = arranged(expected, &resulting_object, keep);
+        let compared_object = arrange_like(expected, &resulting_object, keep);
         if *expected != compared_object {
-            failures.push(UnmetExpectation::of_values(
+            failures.push(UnmetExpectation::with_diff(
                 aspect,
                 "the resulting object differs",
                 expected,
@@ -218,13 +220,13 @@ enum ComparedFields {
 }
 
 /// Sorts the fields of the actual value as in the expected value, so that fewer lines of their texts differ.
-fn arranged(expected: &Value, actual: &Value, keep: ComparedFields) -> Value {
+fn arrange_like(expected: &Value, actual: &Value, keep: ComparedFields) -> Value {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual_fields)) => {
             let mut fields = Map::new();
             for (key, expected) in expected {
                 match actual_fields.get(key) {
-                    Some(actual_field) => drop(fields.insert(key.clone(), arranged(expected, actual_field, keep))),
+                    Some(actual_field) => drop(fields.insert(key.clone(), arrange_like(expected, actual_field, keep))),
                     None if keep == ComparedFields::Expected && expected.is_null() => {
                         fields.insert(key.clone(), Value::Null);
                     }
@@ -241,7 +243,7 @@ fn arranged(expected: &Value, actual: &Value, keep: ComparedFields) -> Value {
             let paired = expected
                 .iter()
                 .zip(actual_items)
-                .map(|(expected, actual_item)| arranged(expected, actual_item, keep));
+                .map(|(expected, actual_item)| arrange_like(expected, actual_item, keep));
             paired
                 .chain(actual_items.iter().skip(expected.len()).cloned())
                 .collect()
@@ -274,7 +276,7 @@ mod tests {
             (json!({"b": [1]}), false),
         ] {
             assert_eq!(
-                arranged(&expected, &actual, ComparedFields::Expected) == expected,
+                arrange_like(&expected, &actual, ComparedFields::Expected) == expected,
                 matches,
                 "{expected}"
             );
@@ -290,7 +292,7 @@ mod tests {
             (json!([{"a": 1, "b": 2}]), json!([{"b": 2, "a": 1}]), true),
             (json!([1]), json!([1, 2]), false),
         ] {
-            let arranged = arranged(&expected, &found, ComparedFields::All);
+            let arranged = arrange_like(&expected, &found, ComparedFields::All);
             assert_eq!(arranged == expected, matches, "{expected} {found}");
             if matches {
                 assert_eq!(arranged.to_string(), expected.to_string());

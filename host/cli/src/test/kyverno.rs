@@ -49,7 +49,7 @@ const IGNORED_RESULT_FIELDS: [&str; 10] = [
     "isDeletingPolicy",
     "isImageValidatingPolicy",
 ];
-const DEPRECATED: [(&str, &str); 4] = [
+const DEPRECATED_FIELDS: [(&str, &str); 4] = [
     ("status", "write `result`"),
     ("resource", "write `resources: [...]`"),
     ("patchedResource", "write `patchedResources`"),
@@ -120,7 +120,7 @@ struct KyvernoScene {
     answers: Vec<HttpAnswer>,
 }
 
-pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
+pub(super) fn read_cases(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
     let metadata = fields.optional("metadata").map(|node| node.json()).unwrap_or_default();
@@ -128,52 +128,58 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let scene = read_scene(&mut fields);
     let fix = "list the results, each with `policy`, `kind`, `resources` and `result`";
     let results = fields.get_required("results", fix, |node: &Node<'_>| node.filled_list(fix));
-    let other = "only objects of Kubernetes are tested here";
+    let unsupported_payload = "only objects of Kubernetes are tested here";
     for field in ["jsonPayload", "jsonPayloads", "httpPayloads", "envoyPayloads"] {
-        fields.refuse(field, other, "remove it, with its results");
+        fields.refuse(field, unsupported_payload, "remove it, with its results");
     }
-    let global = "policies have no global context here";
-    fields.refuse("globalContextEntries", global, "remove it, with its results");
+    let unsupported_context = "policies have no global context here";
+    fields.refuse(
+        "globalContextEntries",
+        unsupported_context,
+        "remove it, with its results",
+    );
     let scene = scene?;
     let metadata_name = metadata.get("name").and_then(Value::as_str);
-    let test = name.as_deref().or(metadata_name).unwrap_or(KIND);
+    let test_name = name.as_deref().or(metadata_name).unwrap_or(KIND);
     let results = results?;
-    let cases = results.iter().filter_map(|result| read_result(result, test, &scene));
+    let cases = results
+        .iter()
+        .filter_map(|result| read_result(result, test_name, &scene));
     Some(cases.flatten().collect())
 }
 
 fn read_scene(fields: &mut Fields<'_>) -> Option<KyvernoScene> {
     let fix = "list the files of the policies";
-    let read_files = |node: &Node<'_>| node.list_of(Node::file);
+    let read_files = |node: &Node<'_>| node.list_of(Node::file_path);
     let mut policies = fields.get_required("policies", fix, read_files)?;
     policies.extend(fields.get_or_default("exceptions", read_files));
     let objects = fields.get_or_default("resources", read_objects);
-    let mut existing = fields.get_or_default("clusterResources", read_objects);
-    existing.extend(fields.get_or_default("targetResources", read_objects));
+    let mut cluster_objects = fields.get_or_default("clusterResources", read_objects);
+    cluster_objects.extend(fields.get_or_default("targetResources", read_objects));
     let context: Value = fields.get_or_default("context", read_content);
-    existing.extend(list(&context, "/spec/resources").cloned());
-    let of_file: Value = fields.get_or_default("variables", read_content);
-    let values = fields.optional("values").map_or(of_file, |node| node.json());
+    cluster_objects.extend(list_at(&context, "/spec/resources").cloned());
+    let file_values: Value = fields.get_or_default("variables", read_content);
+    let values = fields.optional("values").map_or(file_values, |node| node.json());
     let user: Value = fields.get_or_default("userinfo", read_content);
-    existing.extend(list(&values, "/namespaces").map(|namespace| namespace_of(namespace.clone())));
-    existing.extend(
-        list(&values, "/namespaceSelector").map(|selected| {
-            namespace_of(json!({"metadata": {"name": selected["name"], "labels": selected["labels"]}}))
+    cluster_objects.extend(list_at(&values, "/namespaces").map(|namespace| as_namespace(namespace.clone())));
+    cluster_objects.extend(
+        list_at(&values, "/namespaceSelector").map(|selected| {
+            as_namespace(json!({"metadata": {"name": selected["name"], "labels": selected["labels"]}}))
         }),
     );
-    existing.extend(objects.iter().filter(|object| object["kind"] == "Namespace").cloned());
+    cluster_objects.extend(objects.iter().filter(|object| object["kind"] == "Namespace").cloned());
     // Some objects may be in a namespace that the test does not define. Kyverno treats it as a namespace without
     // labels, so such a namespace is added here.
-    let names = objects.iter().filter_map(|object| metadata(object, "namespace"));
+    let names = objects.iter().filter_map(|object| metadata_field(object, "namespace"));
     for name in names {
         let is_namespace = |existing_object: &Value| {
-            existing_object["kind"] == "Namespace" && metadata(existing_object, "name") == Some(name)
+            existing_object["kind"] == "Namespace" && metadata_field(existing_object, "name") == Some(name)
         };
-        if !existing.iter().any(is_namespace) {
-            existing.push(namespace_of(json!({"metadata": {"name": name}})));
+        if !cluster_objects.iter().any(is_namespace) {
+            cluster_objects.push(as_namespace(json!({"metadata": {"name": name}})));
         }
     }
-    let cluster = fields.node().accept(ManifestFiles::new(existing))?;
+    let cluster = fields.node().accept(ManifestFiles::new(cluster_objects))?;
     let answers = fields.get_or_default("apiCallResponses", readers::list_of(read_answers));
     Some(KyvernoScene {
         policies,
@@ -204,7 +210,7 @@ fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     node.accept(serde_json::from_value(answers.into()))
 }
 
-fn namespace_of(mut namespace: Value) -> Value {
+fn as_namespace(mut namespace: Value) -> Value {
     if let Some(fields) = namespace.as_object_mut() {
         fields.insert("apiVersion".to_owned(), "v1".into());
         fields.insert("kind".to_owned(), "Namespace".into());
@@ -212,20 +218,20 @@ fn namespace_of(mut namespace: Value) -> Value {
     namespace
 }
 
-fn list<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
+fn list_at<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
     value.pointer(path).and_then(Value::as_array).into_iter().flatten()
 }
 
 fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
-    objects_of(&node.list_of(Node::file)?, node)
+    objects_of(&node.list_of(Node::file_path)?, node)
 }
 
 /// An object without a namespace is in the namespace `default`, as in Kyverno.
 fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
-    for object in node.accept(request_file::manifests(files))? {
+    for object in node.accept(request_file::read_manifests(files))? {
         match object.get("kind").and_then(Value::as_str) {
-            Some("ClusterResource") => objects.extend(list(&object, "/spec/resources").cloned()),
+            Some("ClusterResource") => objects.extend(list_at(&object, "/spec/resources").cloned()),
             _ => objects.push(object),
         }
     }
@@ -245,14 +251,14 @@ fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
 }
 
 fn read_content(node: &Node<'_>) -> Option<Value> {
-    node.in_file(&node.file()?, |root| Some(root.json()))
+    node.read_in_file(&node.file_path()?, |root| Some(root.json()))
 }
 
 fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<TestCase>> {
     // Kyverno's command, like Go's JSON parser, ignores the case of keys.
     let mut fields = node.object_of_any_case()?;
     fields.ignore(&IGNORED_RESULT_FIELDS);
-    for (field, fix) in DEPRECATED {
+    for (field, fix) in DEPRECATED_FIELDS {
         fields.refuse(field, "Kyverno has deprecated this field", fix);
     }
     let policy = fields.get_required("policy", "name the policy", readers::text);
@@ -261,34 +267,34 @@ fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<
     let result = fields.get_required("result", &format!("write {}", enumerated(RESULTS, "or")), read_word);
     let names = fields.get_or_default("resources", Node::strings);
     let operation = fields.get_optional("operation", readers::text);
-    let patched_path = fields.get_optional("patchedResources", Node::file);
+    let patched_path = fields.get_optional("patchedResources", Node::file_path);
     let (policy, kind, result) = (policy?, kind?, result?);
-    let patched = match patched_path {
+    let objects_after = match patched_path {
         Some(path) => Some(objects_of(&[path], node)?),
         None => None,
     };
     let is_of_kind = |object: &&Value| object["kind"] == kind.as_str();
-    let of_kind: Vec<&Value> = scene.objects.iter().filter(is_of_kind).collect();
+    let kind_objects: Vec<&Value> = scene.objects.iter().filter(is_of_kind).collect();
     let mut selected_objects = Vec::new();
     for name in &names {
-        match of_kind.iter().find(|object| is_named(object, name)) {
+        match kind_objects.iter().find(|object| is_named(object, name)) {
             Some(object) => selected_objects.push(*object),
             None => {
                 let message = format!("there is no {kind} {name} among the resources");
-                let names = of_kind.iter().filter_map(|object| metadata(object, "name"));
+                let names = kind_objects.iter().filter_map(|object| metadata_field(object, "name"));
                 let fix = suggestion_or(name, names, "correct the name, or add its file");
-                node.wrong(message, fix);
+                node.add_mistake(message, fix);
             }
         }
     }
     if names.is_empty() {
-        if of_kind.is_empty() {
-            node.wrong(
+        if kind_objects.is_empty() {
+            node.add_mistake(
                 format!("there is no {kind} among the resources"),
                 "correct the kind, or add the file of an object of this kind",
             );
         }
-        selected_objects = of_kind;
+        selected_objects = kind_objects;
     }
     let servers: BTreeSet<HttpOrigin> = scene
         .answers
@@ -300,7 +306,7 @@ fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<
         let request = request_for(object, &policy, operation.as_deref(), scene, node)?;
         let is_same =
             |patched_object: &&Value| patched_object["kind"] == object["kind"] && is_named(patched_object, &full_name);
-        let object_after = patched.as_ref().map(|patched_objects| {
+        let object_after = objects_after.as_ref().map(|patched_objects| {
             let matching = patched_objects.iter().find(is_same).cloned();
             matching.map(comparison::without_empty)
         });
@@ -317,7 +323,7 @@ fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<
             stages: None,
             patch: None,
             object: object_after,
-            other_object,
+            unexpected_object: other_object,
             fields: None,
         };
         Some(TestCase {
@@ -339,20 +345,20 @@ fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<
     Some(cases.collect())
 }
 
-fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
+fn metadata_field<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str()
 }
 
 fn full_name(object: &Value) -> String {
-    let name = metadata(object, "name").unwrap_or_default();
-    match metadata(object, "namespace") {
+    let name = metadata_field(object, "name").unwrap_or_default();
+    match metadata_field(object, "namespace") {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name.to_owned(),
     }
 }
 
 fn is_named(object: &Value, name: &str) -> bool {
-    full_name(object) == name || metadata(object, "name") == Some(name)
+    full_name(object) == name || metadata_field(object, "name") == Some(name)
 }
 
 fn request_for(
@@ -362,23 +368,23 @@ fn request_for(
     scene: &KyvernoScene,
     node: &Node<'_>,
 ) -> Option<Request> {
-    let of_policy = list(&scene.values, "/policies").filter(|values| values["name"] == policy);
-    let mut of_object = of_policy
-        .flat_map(|values| list(values, "/resources"))
-        .filter(|values| values["name"].as_str() == metadata(object, "name"));
-    let values = of_object.next().map(|values| &values["values"]);
+    let policy_values = list_at(&scene.values, "/policies").filter(|values| values["name"] == policy);
+    let mut object_values = policy_values
+        .flat_map(|values| list_at(values, "/resources"))
+        .filter(|values| values["name"].as_str() == metadata_field(object, "name"));
+    let values = object_values.next().map(|values| &values["values"]);
     let value = |name: &str| {
-        let of_all = scene
+        let global_value = scene
             .values
             .pointer("/globalValues")
             .and_then(|values| values.get(name));
-        values.and_then(|values| values.get(name)).or(of_all)?.as_str()
+        values.and_then(|values| values.get(name)).or(global_value)?.as_str()
     };
     let operation = operation.or_else(|| value("request.operation")).unwrap_or("CREATE");
     let operation: Operation = node.accept(operation.parse())?;
-    let parsed = Object::from_value(object.clone());
-    let old_object = parsed.clone().filter(|_| operation == Operation::Update);
-    let mut request = Request::described(parsed, old_object, Some(operation), None, None)?;
+    let new_object = Object::from_value(object.clone());
+    let old_object = new_object.clone().filter(|_| operation == Operation::Update);
+    let mut request = Request::from_objects(new_object, old_object, Some(operation), None, None)?;
     if !scene.user.is_null() {
         request.user = node.accept(serde_json::from_value(scene.user.clone()))?;
     }

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::{case::TestCase, comparison::UnmetExpectation};
 use crate::{
     human,
-    output::{BAD, BOLD, DIM, GOOD, harmless, harmless_lines, write},
+    output::{BAD, BOLD, DIM, GOOD, sanitize_line, sanitize_lines, write},
     project::Project,
-    table::plain,
+    table::strip_styles,
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -48,7 +48,7 @@ impl TestedCase {
 
     /// Returns the result of the project's native tests. Their output is not part of it, because the tests have already
     /// printed it to standard error.
-    pub(super) fn native(project: &Project, started: Instant, are_passed: bool) -> Self {
+    pub(super) fn from_native_tests(project: &Project, started: Instant, are_passed: bool) -> Self {
         let failure = UnmetExpectation::new("native", "the native tests failed; their output is above");
         Self {
             file: project.manifest().to_owned(),
@@ -67,7 +67,7 @@ impl TestedCase {
         let whys = self.failures.iter().map(|failure| {
             let mut text = format!("{}: {}", failure.aspect, failure.message);
             for line in &failure.diff {
-                text += &format!("\n{}", plain(line));
+                text += &format!("\n{}", strip_styles(line));
             }
             text
         });
@@ -78,39 +78,39 @@ impl TestedCase {
 /// Text is printed at once, so that people need not wait for all tests.
 pub(super) fn print_rows(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     match format {
-        TestFormat::Text => Ok(write(&rows(tested))?),
+        TestFormat::Text => Ok(write(&rows_text(tested))?),
         TestFormat::Json | TestFormat::Junit => Ok(()),
     }
 }
 
 pub(super) fn print_result(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     let text = match format {
-        TestFormat::Text => total(tested),
+        TestFormat::Text => total_text(tested),
         TestFormat::Json => serde_json::to_string_pretty(&to_json(tested))? + "\n",
-        TestFormat::Junit => junit::document(tested),
+        TestFormat::Junit => junit::junit_document(tested),
     };
     Ok(write(&text)?)
 }
 
-fn counts(tested: &[TestedCase]) -> (usize, usize) {
+fn count_results(tested: &[TestedCase]) -> (usize, usize) {
     let passed = tested.iter().filter(|case| case.is_passed()).count();
     (passed, tested.len() - passed)
 }
 
-fn rows(tested: &[TestedCase]) -> String {
+fn rows_text(tested: &[TestedCase]) -> String {
     let mut text = String::new();
-    for (file, cases) in by_file(tested) {
-        text += &format!("{BOLD}{}{BOLD:#}\n", harmless(file));
+    for (file, cases) in group_by_file(tested) {
+        text += &format!("{BOLD}{}{BOLD:#}\n", sanitize_line(file));
         for case in cases {
             let (style, word) = if case.is_passed() {
                 (GOOD, "ok  ")
             } else {
                 (BAD, "FAIL")
             };
-            let (name, time) = (harmless(&case.name), human::duration(case.time));
+            let (name, time) = (sanitize_line(&case.name), human::duration(case.time));
             text += &format!("  {style}{word}{style:#}  {name}  {DIM}{time}{DIM:#}\n");
             for failure in &case.failures {
-                let message = harmless_lines(&failure.message).replace('\n', "\n          ");
+                let message = sanitize_lines(&failure.message).replace('\n', "\n          ");
                 text += &format!("        {}: {message}\n", failure.aspect);
                 for line in &failure.diff {
                     text += &format!("          {line}\n");
@@ -121,23 +121,23 @@ fn rows(tested: &[TestedCase]) -> String {
     text
 }
 
-fn total(tested: &[TestedCase]) -> String {
-    let (passed, failed) = counts(tested);
+fn total_text(tested: &[TestedCase]) -> String {
+    let (passed, failed) = count_results(tested);
     format!("\n{passed} passed, {failed} failed\n")
 }
 
 /// Groups results by file. The results of one file must stand next to each other in `tested`.
-fn by_file(tested: &[TestedCase]) -> impl Iterator<Item = (&str, &[TestedCase])> {
+fn group_by_file(tested: &[TestedCase]) -> impl Iterator<Item = (&str, &[TestedCase])> {
     let files = tested.chunk_by(|case, next| case.file == next.file);
     files.filter_map(|cases| Some((cases.first()?.file.as_str(), cases)))
 }
 
 /// Returns the results as JSON. Scripts depend on the form, so fields may only be added.
 fn to_json(tested: &[TestedCase]) -> Value {
-    let (passed, failed) = counts(tested);
+    let (passed, failed) = count_results(tested);
     let cases = tested.iter().map(|case| {
         let failures = case.failures.iter().map(|failure| {
-            let diff: Vec<_> = failure.diff.iter().map(|line| plain(line)).collect();
+            let diff: Vec<_> = failure.diff.iter().map(|line| strip_styles(line)).collect();
             json!({"what": failure.aspect, "message": failure.message, "diff": diff})
         });
         json!({
@@ -156,7 +156,7 @@ fn to_json(tested: &[TestedCase]) -> Value {
 mod tests {
     use super::*;
 
-    fn tested() -> Vec<TestedCase> {
+    fn sample_cases() -> Vec<TestedCase> {
         let case = |file: &str, name: &str, failures| TestedCase {
             file: file.to_owned(),
             line: 3,
@@ -180,12 +180,15 @@ mod tests {
         let expected = "tests/a.yaml\n  ok    first  1.50ms\n  FAIL  second #2  1.50ms\n        \
                         object: it \"differs\" <here> \n          - 1\n          + 2\ntests/b.yaml\n  ok    third  1.50ms\n\n\
                         2 passed, 1 failed\n";
-        assert_eq!(plain(&(rows(&tested()) + &total(&tested()))), expected);
+        assert_eq!(
+            strip_styles(&(rows_text(&sample_cases()) + &total_text(&sample_cases()))),
+            expected
+        );
     }
 
     #[test]
     fn the_json_report_lists_cases_and_differences() {
-        let report = to_json(&tested());
+        let report = to_json(&sample_cases());
         assert_eq!((&report["passed"], &report["failed"]), (&json!(2), &json!(1)));
         let second = &report["cases"][1];
         assert_eq!((&second["line"], &second["passed"]), (&json!(3), &json!(false)));
@@ -207,6 +210,6 @@ mod tests {
   </testsuite>
 </testsuites>
 "#;
-        assert_eq!(junit::document(&tested()), expected);
+        assert_eq!(junit::junit_document(&sample_cases()), expected);
     }
 }

@@ -41,24 +41,24 @@ impl TestBench {
     /// Compiles and configures the hooks of a case. [`admit`](Self::admit) reports their mistakes.
     pub(super) async fn prepare(&mut self, case: &TestCase) {
         if !matches!(case.expected, CaseExpectation::Invalid) {
-            let _ = self.table(&case.hooks).await;
+            let _ = self.table_for(&case.hooks).await;
         }
     }
 
-    pub(super) async fn judge(&mut self, case: &TestCase) -> Vec<UnmetExpectation> {
+    pub(super) async fn run_case(&mut self, case: &TestCase) -> Vec<UnmetExpectation> {
         if let (CaseExpectation::Invalid, CaseHooks::Constraints(constraints)) = (&case.expected, &case.hooks) {
-            return unrefused(constraints).into_iter().collect();
+            return unmet_refusal(constraints).into_iter().collect();
         }
         match self.admit(case).await {
-            Ok(outcome) => comparison::judge(case, &outcome),
+            Ok(outcome) => comparison::unmet_expectations(case, &outcome),
             Err(failure) => vec![failure],
         }
     }
 
     async fn admit(&mut self, case: &TestCase) -> Result<Outcome, UnmetExpectation> {
-        let built = self.table(&case.hooks).await;
+        let built = self.table_for(&case.hooks).await;
         let table = built.map_err(|message| UnmetExpectation::new("hooks", message))?;
-        self.surroundings.set(case.surroundings.clone());
+        self.surroundings.set_current(case.surroundings.clone());
         if !case.may_call_no_stage() && !table.chains().any(|chain| chain.matches(&case.request)) {
             let reasons = table
                 .chains()
@@ -71,24 +71,24 @@ impl TestBench {
         Ok(table.admit(case.request.clone()).await)
     }
 
-    async fn table(&mut self, hooks: &CaseHooks) -> Result<Arc<Table>, String> {
+    async fn table_for(&mut self, hooks: &CaseHooks) -> Result<Arc<Table>, String> {
         if let Some((_, table)) = self.tables.iter().find(|(cached_hooks, _)| cached_hooks == hooks) {
             return table.clone();
         }
-        let table = self.build(hooks).await.map_err(|error| causes::chain(&*error));
+        let table = self.build_table(hooks).await.map_err(|error| causes::chain(&*error));
         self.tables.push((hooks.clone(), table.clone()));
         table
     }
 
-    async fn build(&self, hooks: &CaseHooks) -> crate::Result<Arc<Table>> {
+    async fn build_table(&self, hooks: &CaseHooks) -> crate::Result<Arc<Table>> {
         let definitions = match hooks {
             CaseHooks::Plugin {
                 module,
                 settings,
                 allow,
             } => vec![ChainDefinition::of_plugin(module, settings.clone(), allow.clone())],
-            CaseHooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
-            CaseHooks::Constraints(constraints) => constraints.for_every_operation()?,
+            CaseHooks::Chains(paths) => replay::load_without_candidates(paths, self.may_call_webhooks)?,
+            CaseHooks::Constraints(constraints) => constraints.load_for_every_operation()?,
             CaseHooks::Kyverno { policies, policy, .. } => load_enforced_policy(policies, policy)?,
         };
         let config = self.config.as_ref();
@@ -97,10 +97,10 @@ impl TestBench {
             let grants = servers.iter().cloned().map(HttpGrant::from);
             sandbox.policy_http = sandbox.policy_http.iter().cloned().chain(grants).collect();
         }
-        let builder = host::builder(config, self.store.clone())
+        let builder = host::host_builder(config, self.store.clone())
             .sandbox(sandbox)
             .namespaces(self.surroundings.clone());
-        Ok(host::table(builder, definitions).await?)
+        Ok(host::build_table(builder, definitions).await?)
     }
 }
 
@@ -115,12 +115,16 @@ fn load_enforced_policy(files: &[PathBuf], policy: &str) -> crate::Result<Vec<Ch
     let is_tested = |chain: &ChainDefinition| names(chain).iter().any(|name| name == policy);
     if !chains.iter().any(is_tested) {
         let suggestion = did_you_mean(policy, chains.iter().flat_map(names));
-        return Err(format!("there is no policy {policy} in {}{suggestion}", files::list(files)).into());
+        return Err(format!(
+            "there is no policy {policy} in {}{suggestion}",
+            files::join_paths(files)
+        )
+        .into());
     }
     chains.retain(is_tested);
     for stage in chains.iter_mut().flat_map(|chain| &mut chain.stages) {
         if let Some(cel) = stage.hook.get::<CelDefinition>() {
-            stage.hook = cel.denying().into();
+            stage.hook = cel.with_deny_action().into();
         }
     }
     Ok(chains)
@@ -128,12 +132,12 @@ fn load_enforced_policy(files: &[PathBuf], policy: &str) -> crate::Result<Vec<Ch
 
 /// Checks a test which expects that the constraint does not fit its template. Returns `None` if the template's schema
 /// refuses the constraint, and otherwise the failure of the test.
-fn unrefused(constraints: &TemplateConstraints) -> Option<UnmetExpectation> {
+fn unmet_refusal(constraints: &TemplateConstraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();
         paths.any(|path| path.display().to_string() == file)
     };
-    let message = match constraints.load() {
+    let message = match constraints.load_definitions() {
         Ok(_) => "the constraint fits its template".to_owned(),
         Err(error) => match error.downcast_ref::<Mistakes>() {
             Some(mistakes) if mistakes.iter().all(|mistake| is_of_constraint(&mistake.location.file)) => {
@@ -146,7 +150,7 @@ fn unrefused(constraints: &TemplateConstraints) -> Option<UnmetExpectation> {
 }
 
 impl TemplateConstraints {
-    fn load(&self) -> crate::Result<Vec<ChainDefinition>> {
+    fn load_definitions(&self) -> crate::Result<Vec<ChainDefinition>> {
         let gvks = self.kinds.iter().map(|kind| {
             let gvk = GroupVersionKind::from_api_version(kind.api_version(), kind.kind());
             json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind})
@@ -167,8 +171,8 @@ impl TemplateConstraints {
 
     /// Loads the chains of a suite, and makes them match all operations and resources. A Gatekeeper suite has no
     /// webhook configuration that would select some of them.
-    fn for_every_operation(&self) -> crate::Result<Vec<ChainDefinition>> {
-        let mut chains = self.load()?;
+    fn load_for_every_operation(&self) -> crate::Result<Vec<ChainDefinition>> {
+        let mut chains = self.load_definitions()?;
         for chain in &mut chains {
             let of_stages = chain.stages.iter_mut().flat_map(|stage| &mut stage.spec.rules);
             for rule in chain.rules.iter_mut().chain(of_stages) {

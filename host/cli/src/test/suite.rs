@@ -16,8 +16,8 @@ use admittance_definitions::{
 };
 use serde_json::{Map, Value, json};
 
-use self::assertion::assertions;
-pub(super) use self::assertion::{Assertion, judge};
+use self::assertion::read_assertions;
+pub(super) use self::assertion::{Assertion, unmet_assertions};
 use super::{
     case::{CaseExpectation, CaseHooks, TemplateConstraints, TestCase},
     kyverno,
@@ -27,10 +27,10 @@ use crate::{files, request_file, simulation::RequestSurroundings};
 const KIND: &str = "Suite";
 const GROUP: &str = "test.gatekeeper.sh/";
 
-const KYVERNO: &str = ".kyverno-test";
+const KYVERNO_DIRECTORY: &str = ".kyverno-test";
 
 /// Finds the suites and tests at a path: the file itself, or the files in a directory and its subdirectories.
-pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
+pub(super) fn find_suites(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
         return Ok(if is_suite(path) {
             vec![path.to_owned()]
@@ -40,7 +40,7 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     }
     let listing = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let mut entries: Vec<PathBuf> = listing
-        .map_err(files::at(path))?
+        .map_err(files::error_at(path))?
         .iter()
         .map(fs::DirEntry::path)
         .collect();
@@ -49,8 +49,8 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     for entry in entries {
         let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let is_link = entry.is_symlink();
-        if !(name.starts_with('.') && name != KYVERNO || is_link && entry.is_dir()) {
-            suites.extend(find(&entry)?);
+        if !(name.starts_with('.') && name != KYVERNO_DIRECTORY || is_link && entry.is_dir()) {
+            suites.extend(find_suites(&entry)?);
         }
     }
     Ok(suites)
@@ -93,7 +93,7 @@ struct SuiteCase {
     assertions: Vec<Assertion>,
 }
 
-pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
+pub(super) fn read_cases(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "metadata"]);
     let skip = fields.get_or_default("skip", Node::boolean);
@@ -111,7 +111,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
             let cluster = match ManifestFiles::new(case.inventory) {
                 Ok(cluster) => cluster,
                 Err(error) => {
-                    root.wrong(format!("{}: {error}", case.name), "correct its `inventory`");
+                    root.add_mistake(format!("{}: {error}", case.name), "correct its `inventory`");
                     continue;
                 }
             };
@@ -138,7 +138,7 @@ fn invalid_case(test: &SuiteTest) -> TestCase {
     TestCase {
         name: test.name.clone(),
         location: test.location.clone(),
-        hooks: hooks(&[test]),
+        hooks: constraint_hooks(&[test]),
         surroundings: RequestSurroundings::default(),
         request: Request::new(Operation::Create, Default::default(), Default::default()),
         expected: CaseExpectation::Invalid,
@@ -170,14 +170,14 @@ fn shared_hooks(tests: &[SuiteTest]) -> Vec<CaseHooks> {
         }
         group_indices.push(index);
     }
-    let hooks: Vec<CaseHooks> = groups.iter().map(|members| hooks(members)).collect();
+    let hooks: Vec<CaseHooks> = groups.iter().map(|members| constraint_hooks(members)).collect();
     group_indices
         .into_iter()
         .filter_map(|index| hooks.get(index).cloned())
         .collect()
 }
 
-fn hooks(members: &[&SuiteTest]) -> CaseHooks {
+fn constraint_hooks(members: &[&SuiteTest]) -> CaseHooks {
     let files = members
         .iter()
         .flat_map(|test| [Some(&test.template), test.expansion.as_ref()]);
@@ -209,11 +209,11 @@ fn hooks(members: &[&SuiteTest]) -> CaseHooks {
 fn read_test(node: &Node<'_>) -> Option<SuiteTest> {
     let mut fields = node.object()?;
     let name = fields.get_required("name", "name the test", readers::text);
-    let template = fields.get_required("template", "name the file of the template", Node::file);
+    let template = fields.get_required("template", "name the file of the template", Node::file_path);
     let constraint = fields.required("constraint", "name the file of the constraint");
-    let path = constraint.as_ref().and_then(|node| node.file());
+    let path = constraint.as_ref().and_then(|node| node.file_path());
     let skip = fields.get_or_default("skip", Node::boolean);
-    let expansion = fields.get_optional("expansion", Node::file);
+    let expansion = fields.get_optional("expansion", Node::file_path);
     let is_invalid = fields.get_or_default("invalid", Node::boolean);
     let cases = fields.get("cases", Vec::new(), Node::list);
     if skip {
@@ -225,11 +225,11 @@ fn read_test(node: &Node<'_>) -> Option<SuiteTest> {
         cases.iter().filter_map(|case| read_case(case)).collect()
     };
     let path = path?;
-    let object = node.in_file(&path, |root| Some(root.json()))?;
+    let object = node.read_in_file(&path, |root| Some(root.json()))?;
     let constraint_name = object.pointer("/metadata/name").and_then(Value::as_str);
     if constraint_name.is_none() {
         let message = format!("{} is no constraint: it has no name", path.display());
-        constraint?.wrong(message, "write `metadata: { name: ... }` in it");
+        constraint?.add_mistake(message, "write `metadata: { name: ... }` in it");
     }
     Some(SuiteTest {
         name: name?,
@@ -248,17 +248,17 @@ fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
     let name = fields.get_required("name", "name the case", readers::text);
     let skip = fields.get_or_default("skip", Node::boolean);
     let read_request = |node: &Node<'_>| {
-        let object = node.in_file(&node.file()?, |root| Some(root.json()))?;
-        node.accept(request(object))
+        let object = node.read_in_file(&node.file_path()?, |root| Some(root.json()))?;
+        node.accept(request_for_object(object))
     };
     let request = fields.get_required("object", "name the file of the object", read_request);
     let mut inventory = Vec::new();
     for file in fields.get("inventory", Vec::new(), Node::list) {
-        if let Some(path) = file.file() {
-            inventory.extend(file.accept(request_file::manifests(&[path])).unwrap_or_default());
+        if let Some(path) = file.file_path() {
+            inventory.extend(file.accept(request_file::read_manifests(&[path])).unwrap_or_default());
         }
     }
-    let assertions = assertions(&mut fields);
+    let assertions = read_assertions(&mut fields);
     if skip {
         return None;
     }
@@ -273,13 +273,13 @@ fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
 
 /// Returns the request of a test case. An AdmissionReview contains the request, and fields that are missing in it are
 /// added. Any other object becomes the object of a new request.
-fn request(object: Value) -> Result<Request, String> {
+fn request_for_object(object: Value) -> Result<Request, String> {
     if object.get("kind").and_then(Value::as_str) == Some("AdmissionReview") {
         let review = read_review(complete_review(object)?.to_string()).map_err(|error| error.to_string())?;
         return Ok(review.request);
     }
     let object = Object::from_value(object).ok_or("the file holds no object")?;
-    Request::described(Some(object), None, None, None, None).ok_or_else(|| "the file holds no object".to_owned())
+    Request::from_objects(Some(object), None, None, None, None).ok_or_else(|| "the file holds no object".to_owned())
 }
 
 /// Adds the fields to an AdmissionReview that API servers always send.
@@ -292,7 +292,7 @@ fn complete_review(mut review: Value) -> Result<Value, String> {
             .find_map(|name| request.get(*name).filter(|o| o.is_object()));
         object.cloned().and_then(Object::from_value)
     };
-    let defaults = find_object(request).and_then(|object| Request::described(Some(object), None, None, None, None));
+    let defaults = find_object(request).and_then(|object| Request::from_objects(Some(object), None, None, None, None));
     if let Some(defaults) = defaults {
         let (kind, resource) = (&defaults.kind, &defaults.resource);
         let mut add_missing = |name: &str, value: Value| {

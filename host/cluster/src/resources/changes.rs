@@ -27,12 +27,12 @@ pub(super) struct LastResourceRead {
 /// status of the resource changes, the hash remains the same.
 pub(super) type ContentVersion = u64;
 
-const VERSIONED: [&str; 6] = ["namespace", "name", "uid", "generation", "labels", "annotations"];
+const VERSIONED_FIELDS: [&str; 6] = ["namespace", "name", "uid", "generation", "labels", "annotations"];
 
-pub(super) fn version(metadata: Option<&Value>) -> ContentVersion {
+pub(super) fn content_version(metadata: Option<&Value>) -> ContentVersion {
     let field = |name: &str| metadata.and_then(|metadata| metadata.get(name));
     let mut hasher = DefaultHasher::new();
-    for name in VERSIONED {
+    for name in VERSIONED_FIELDS {
         field(name).map(Value::to_string).hash(&mut hasher);
     }
     if field("generation").is_none() {
@@ -41,8 +41,8 @@ pub(super) fn version(metadata: Option<&Value>) -> ContentVersion {
     hasher.finish()
 }
 
-fn versions(resources: &[Resource]) -> Vec<ContentVersion> {
-    let metadata = |resource: &'_ Resource| version(resource.object.get("metadata"));
+fn content_versions(resources: &[Resource]) -> Vec<ContentVersion> {
+    let metadata = |resource: &'_ Resource| content_version(resource.object.get("metadata"));
     resources.iter().map(metadata).collect()
 }
 
@@ -68,10 +68,10 @@ impl WatchedResources {
     pub async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
         let changes = self.changes();
         let result = self.list().await;
-        *self.0.last.lock() = Some(LastResourceRead {
+        *self.0.last_read.lock() = Some(LastResourceRead {
             changes,
             read_at: Instant::now(),
-            versions: result.as_deref().ok().map(versions),
+            versions: result.as_deref().ok().map(content_versions),
         });
         result
     }
@@ -81,7 +81,7 @@ impl WatchedResources {
     /// again, without missing a change.
     pub async fn changed(&self) {
         loop {
-            let Some(last) = self.0.last.lock().clone() else {
+            let Some(last) = self.0.last_read.lock().clone() else {
                 return;
             };
             let changed = self.changed_since(last.changes);
@@ -93,10 +93,10 @@ impl WatchedResources {
                 () = tokio::time::sleep_until(last.read_at + RETRY_PAUSE) => {}
             }
             let changes = self.changes();
-            if self.list().await.as_deref().ok().map(versions) != last.versions {
+            if self.list().await.as_deref().ok().map(content_versions) != last.versions {
                 return;
             }
-            if let Some(last) = &mut *self.0.last.lock() {
+            if let Some(last) = &mut *self.0.last_read.lock() {
                 last.changes = changes;
                 last.read_at = Instant::now();
             }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Resource, ResourceError, WatchedResources};
 
 /// The maximum number of attempts if other clients change the resource meanwhile.
-const ATTEMPTS: usize = 5;
+const ATTEMPTS_MAX: usize = 5;
 
 /// A change of one resource. The store that makes the change knows only some fields of the resource, and leaves all
 /// other fields as they are.
@@ -20,12 +20,12 @@ pub struct ResourceEdit<'a> {
     pub name: &'a str,
     /// Returns whether the edit may be made. The argument is the resource as it is now, or `None` if there is no such
     /// resource. If the result is false, the resource is not changed.
-    pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
+    pub matches_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
     /// Returns whether this resource looks as it should after the edit. The argument is `None` if there is no such
     /// resource.
-    pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
+    pub matches_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
     /// Sets fields of the resource. If `None`, the resource is deleted.
-    pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
+    pub set_fields: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
 }
 
 impl WatchedResources {
@@ -33,12 +33,12 @@ impl WatchedResources {
     /// resource in the meantime, reads it again, and tries again if it is still in the expected state.
     pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {
         let ResourceEdit { namespace, name, .. } = *edit;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..ATTEMPTS_MAX {
             let current = self.get(namespace, name).await?;
-            if !(edit.is_before)(current.as_ref()) {
+            if !(edit.matches_before)(current.as_ref()) {
                 break;
             }
-            let write_result = match (&current, edit.set) {
+            let write_result = match (&current, edit.set_fields) {
                 (None, None) => return Ok(true),
                 (_, Some(set)) => self.put(namespace, name, current.clone(), set).await.map(drop),
                 (Some(current), None) => self.delete(current).await,
@@ -49,7 +49,7 @@ impl WatchedResources {
                 Err(ResourceError::Conflict(_)) => break,
                 Err(ResourceError::Unavailable(reason)) => {
                     return match self.get(namespace, name).await {
-                        Ok(stored_resource) if (edit.is_after)(stored_resource.as_ref()) => Ok(true),
+                        Ok(stored_resource) if (edit.matches_after)(stored_resource.as_ref()) => Ok(true),
                         _ => Err(ResourceError::Unknown {
                             reason,
                             path: edit.path.to_owned(),

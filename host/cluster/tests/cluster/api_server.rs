@@ -42,7 +42,7 @@ struct SharedServer {
     token: &'static str,
     data: Mutex<ServerData>,
     /// Signals every change of `data`, so that watches and delayed replies look at it again.
-    changed: watch::Sender<()>,
+    change_signal: watch::Sender<()>,
     /// The number of times that the test broke all connections.
     connection_generation: watch::Sender<u64>,
 }
@@ -53,22 +53,22 @@ struct ServerData {
     version: u64,
     objects: BTreeMap<ServedObjectKey, Value>,
     changes: Vec<WatchChange>,
-    compacted: u64,
+    compacted_version: u64,
     /// The requests that the server refuses: their verb and the plural of their kind.
-    forbidden: BTreeSet<(String, String)>,
+    forbidden_requests: BTreeSet<(String, String)>,
     delayed_requests: BTreeSet<(String, String)>,
     /// The verb, and the path with its query, of each request so far.
     requests: Vec<(String, String)>,
     open_watches: usize,
-    page: usize,
+    page_size: usize,
     /// The plurals of kinds, and the names of groups, that the server does not serve.
-    absent: BTreeSet<String>,
+    absent_names: BTreeSet<String>,
     kinds: Vec<DefinedKind>,
     /// The field of webhooks that the server drops, like a server of a version that does not have the field yet.
     unknown_field: Option<&'static str>,
     /// The actions that a test has planned, by verb. They run right before the next write with this verb. An action is,
     /// for example, a write by another client.
-    before: BTreeMap<String, Vec<Event>>,
+    actions_before_write: BTreeMap<String, Vec<Event>>,
     access: Value,
     reviews: Vec<Value>,
 }
@@ -91,7 +91,7 @@ struct WatchChange {
 }
 
 /// The kinds of `v1` that the server serves: kind, plural, whether it is namespaced, and the verbs.
-const CORE: [(&str, &str, bool, &[&str]); 4] = [
+const CORE_KINDS: [(&str, &str, bool, &[&str]); 4] = [
     ("Namespace", "namespaces", false, &["get", "list", "watch"]),
     ("Node", "nodes", false, &["get", "list", "watch"]),
     ("Pod", "pods", true, &["get", "list", "watch"]),
@@ -99,7 +99,7 @@ const CORE: [(&str, &str, bool, &[&str]); 4] = [
 ];
 
 /// The kinds of reports that the server serves: kind, plural and version.
-const REPORTS: [(&str, &str, &str); 6] = [
+const REPORT_KINDS: [(&str, &str, &str); 6] = [
     ("Report", "reports", "openreports.io/v1alpha1"),
     ("ClusterReport", "clusterreports", "openreports.io/v1alpha1"),
     ("Report", "reports", "reports.x-k8s.io/v1beta2"),
@@ -117,17 +117,17 @@ impl ScriptedApiServer {
         let shared = Arc::new(SharedServer {
             token,
             data: Mutex::new(ServerData {
-                page: usize::MAX,
+                page_size: usize::MAX,
                 ..ServerData::default()
             }),
-            changed: watch::Sender::new(()),
+            change_signal: watch::Sender::new(()),
             connection_generation: watch::Sender::new(0),
         });
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let served = shared.clone();
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                if served.data().is_unavailable {
+                if served.lock_data().is_unavailable {
                     continue;
                 }
                 let (shared, acceptor) = (served.clone(), acceptor.clone());
@@ -156,18 +156,18 @@ impl ScriptedApiServer {
         Self { address, shared, task }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut ServerData) -> T) -> T {
-        let result = change(&mut self.shared.data());
-        self.shared.changed.send_replace(());
+    fn change_data<T>(&self, apply_change: impl FnOnce(&mut ServerData) -> T) -> T {
+        let result = apply_change(&mut self.shared.lock_data());
+        self.shared.change_signal.send_replace(());
         result
     }
 
     pub(crate) fn put(&self, plural: &str, object: Value) {
-        self.change(|data| data.put(plural, object));
+        self.change_data(|data| data.put(plural, object));
     }
 
     pub(crate) fn delete(&self, plural: &str, namespace: &str, name: &str) {
-        self.change(|data| data.delete((plural.into(), namespace.into(), name.into())));
+        self.change_data(|data| data.delete((plural.into(), namespace.into(), name.into())));
     }
 
     pub(crate) fn break_connections(&self) {
@@ -177,59 +177,59 @@ impl ScriptedApiServer {
     }
 
     pub(crate) fn become_unavailable(&self) {
-        self.change(|data| data.is_unavailable = true);
+        self.change_data(|data| data.is_unavailable = true);
         self.break_connections();
     }
 
     pub(crate) fn become_available(&self) {
-        self.change(|data| data.is_unavailable = false);
+        self.change_data(|data| data.is_unavailable = false);
     }
 
     /// Deletes all changes so far, like a compaction of etcd, so that earlier watches expire.
     pub(crate) fn compact(&self) {
-        self.change(|data| {
+        self.change_data(|data| {
             data.version += 1;
-            data.compacted = data.version;
+            data.compacted_version = data.version;
             data.changes.clear();
         });
     }
 
     pub(crate) fn forbid(&self, verb: &str, plural: &str) {
-        self.change(|data| data.forbidden.insert((verb.into(), plural.into())));
+        self.change_data(|data| data.forbidden_requests.insert((verb.into(), plural.into())));
     }
 
     pub(crate) fn allow(&self, verb: &str, plural: &str) {
-        self.change(|data| data.forbidden.remove(&(verb.into(), plural.into())));
+        self.change_data(|data| data.forbidden_requests.remove(&(verb.into(), plural.into())));
     }
 
     pub(crate) fn hold(&self, verb: &str, plural: &str) {
-        self.change(|data| data.delayed_requests.insert((verb.into(), plural.into())));
+        self.change_data(|data| data.delayed_requests.insert((verb.into(), plural.into())));
     }
 
     pub(crate) fn release(&self, verb: &str, plural: &str) {
-        self.change(|data| data.delayed_requests.remove(&(verb.into(), plural.into())));
+        self.change_data(|data| data.delayed_requests.remove(&(verb.into(), plural.into())));
     }
 
-    pub(crate) fn page(&self, page: usize) {
-        self.change(|data| data.page = page);
+    pub(crate) fn set_page_size(&self, page: usize) {
+        self.change_data(|data| data.page_size = page);
     }
 
-    pub(crate) fn access(&self, status: Value) {
-        self.change(|data| data.access = status);
+    pub(crate) fn set_access(&self, status: Value) {
+        self.change_data(|data| data.access = status);
     }
 
     pub(crate) fn reviews(&self) -> Vec<Value> {
-        self.shared.data().reviews.clone()
+        self.shared.lock_data().reviews.clone()
     }
 
-    pub(crate) fn count(&self, verb: &str, part: &str) -> usize {
-        let data = self.shared.data();
+    pub(crate) fn count_requests(&self, verb: &str, part: &str) -> usize {
+        let data = self.shared.lock_data();
         let is_counted = |(method, path): &&(String, String)| method == verb && path.contains(part);
         data.requests.iter().filter(is_counted).count()
     }
 
     pub(crate) fn open_watches(&self) -> usize {
-        self.shared.data().open_watches
+        self.shared.lock_data().open_watches
     }
 }
 
@@ -261,7 +261,7 @@ impl ServerData {
             {
                 object["status"] = status.clone();
             }
-            object["metadata"]["generation"] = writing::generation(before, &object).into();
+            object["metadata"]["generation"] = writing::next_generation(before, &object).into();
         }
         let kind = match self.objects.insert(object_key.clone(), object.clone()) {
             None => "ADDED",
@@ -295,21 +295,21 @@ struct ServedTarget {
     name: Option<String>,
     is_status: bool,
     /// The name that the field selector of a list or a watch requires.
-    only: Option<String>,
+    required_name: Option<String>,
     /// The label and the value that the label selector of a list or a watch requires.
-    label: Option<(String, String)>,
+    required_label: Option<(String, String)>,
 }
 
 impl ServedTarget {
     fn parse(path: &str, defined: &[DefinedKind]) -> Option<Self> {
         let parts: Vec<_> = path.trim_matches('/').split('/').collect();
-        let of_defined = defined.iter().find_map(|kind| {
+        let defined_kind = defined.iter().find_map(|kind| {
             let rest = path.strip_prefix("/apis/")?.strip_prefix(&kind.api_version)?;
-            let is_it = rest.split('/').any(|part| part == kind.plural);
-            is_it.then_some(kind)
+            let has_plural = rest.split('/').any(|part| part == kind.plural);
+            has_plural.then_some(kind)
         });
         let (api_version, rest) = match parts.as_slice() {
-            [_, _, _, rest @ ..] if let Some(kind) = of_defined => (kind.api_version.as_str(), rest),
+            [_, _, _, rest @ ..] if let Some(kind) = defined_kind => (kind.api_version.as_str(), rest),
             ["api", "v1", rest @ ..] => ("v1", rest),
             ["apis", "apps", "v1", rest @ ..] => ("apps/v1", rest),
             ["apis", "bkbcs.tencent.com", "v2", rest @ ..] => ("bkbcs.tencent.com/v2", rest),
@@ -335,7 +335,7 @@ impl ServedTarget {
             _ => return None,
         };
         let kind = match api_version {
-            _ if let Some(kind) = of_defined => Some(kind.kind.as_str()),
+            _ if let Some(kind) = defined_kind => Some(kind.kind.as_str()),
             "apps/v1" => (*plural == "deployments").then_some("Deployment"),
             "bkbcs.tencent.com/v2" => {
                 (*plural == "admissionwebhookconfigurations").then_some("AdmissionWebhookConfiguration")
@@ -346,7 +346,7 @@ impl ServedTarget {
                 "admissionexceptions" => Some("AdmissionException"),
                 _ => None,
             },
-            "openreports.io/v1alpha1" | "reports.x-k8s.io/v1beta2" | "wgpolicyk8s.io/v1alpha2" => REPORTS
+            "openreports.io/v1alpha1" | "reports.x-k8s.io/v1beta2" | "wgpolicyk8s.io/v1alpha2" => REPORT_KINDS
                 .iter()
                 .find(|(_, known, version)| known == plural && *version == api_version)
                 .map(|(kind, ..)| *kind),
@@ -357,7 +357,7 @@ impl ServedTarget {
                 "validatingwebhookconfigurations" => Some("ValidatingWebhookConfiguration"),
                 _ => None,
             },
-            _ => CORE
+            _ => CORE_KINDS
                 .iter()
                 .find(|(_, known, _, _)| known == plural)
                 .map(|(kind, ..)| *kind),
@@ -369,32 +369,32 @@ impl ServedTarget {
             namespace: namespace.to_owned(),
             name: name.map(str::to_owned),
             is_status,
-            only: None,
-            label: None,
+            required_name: None,
+            required_label: None,
         })
     }
 
     fn has_key(&self, (plural, namespace, name): &ServedObjectKey) -> bool {
         *plural == self.plural
             && (self.namespace.is_empty() || *namespace == self.namespace)
-            && self.only.as_ref().is_none_or(|only| only == name)
+            && self.required_name.as_ref().is_none_or(|only| only == name)
     }
 
     fn is_selected(&self, object: &Value) -> bool {
         let has_label = |(key, value): &(String, String)| object["metadata"]["labels"][key].as_str() == Some(value);
-        self.label.as_ref().is_none_or(has_label)
+        self.required_label.as_ref().is_none_or(has_label)
     }
 }
 
 impl SharedServer {
-    fn data(&self) -> MutexGuard<'_, ServerData> {
+    fn lock_data(&self) -> MutexGuard<'_, ServerData> {
         self.data.lock().unwrap()
     }
 
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Reply {
         let (head, body) = request.into_parts();
         let Ok(body) = body.collect().await else {
-            return status(400, "BadRequest", "no body");
+            return status_reply(400, "BadRequest", "no body");
         };
         let body = body.to_bytes();
         let path = head.uri.path().to_owned();
@@ -406,7 +406,7 @@ impl SharedServer {
             .filter_map(|pair| pair.split_once('='))
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
-        let target = ServedTarget::parse(&path, &self.data().kinds);
+        let target = ServedTarget::parse(&path, &self.lock_data().kinds);
         let verb = match (&head.method, &target) {
             (&Method::POST, _) => "create",
             (&Method::PUT, _) => "replace",
@@ -417,37 +417,37 @@ impl SharedServer {
             _ if query.get("watch").is_some_and(|watch| watch == "true") => "watch",
             _ => "list",
         };
-        self.data().requests.push((verb.to_owned(), head.uri.to_string()));
+        self.lock_data().requests.push((verb.to_owned(), head.uri.to_string()));
         let expected = format!("Bearer {}", self.token);
         let has_token = head
             .headers
             .get("authorization")
             .is_some_and(|value| value.as_bytes() == expected.as_bytes());
         if !self.token.is_empty() && !has_token {
-            return status(401, "Unauthorized", "Unauthorized");
+            return status_reply(401, "Unauthorized", "Unauthorized");
         }
         let Some(mut target) = target else {
-            return self.special(&path, &body);
+            return self.answer_discovery_or_review(&path, &body);
         };
         let selector = query.get("fieldSelector");
-        target.only = selector.and_then(|text| Some(text.strip_prefix("metadata.name%3D")?.to_owned()));
+        target.required_name = selector.and_then(|text| Some(text.strip_prefix("metadata.name%3D")?.to_owned()));
         let label = query.get("labelSelector").and_then(|text| text.split_once("%3D"));
-        target.label = label.map(|(key, value)| (key.replace("%2F", "/"), value.to_owned()));
+        target.required_label = label.map(|(key, value)| (key.replace("%2F", "/"), value.to_owned()));
         self.wait_until_released(verb, &target.plural).await;
         let group = target.api_version.split('/').next().unwrap_or_default();
         if [&*target.plural, group]
             .into_iter()
-            .any(|name| self.data().absent.contains(name))
+            .any(|name| self.lock_data().absent_names.contains(name))
         {
             return not_served();
         }
-        let rule = (verb.to_owned(), target.plural.clone());
-        if self.data().forbidden.contains(&rule) {
-            let words = format!(
+        let request_key = (verb.to_owned(), target.plural.clone());
+        if self.lock_data().forbidden_requests.contains(&request_key) {
+            let message = format!(
                 "{} is forbidden: User \"tester\" cannot {verb} resource \"{}\"",
                 target.plural, target.plural
             );
-            return status(403, "Forbidden", &words);
+            return status_reply(403, "Forbidden", &message);
         }
         let is_partial = head
             .headers
@@ -460,33 +460,34 @@ impl SharedServer {
             "patch" => self.patch(&target, &head, &body),
             "get" => self.get(&target, is_partial),
             "watch" => {
-                let from = query["resourceVersion"].parse().unwrap();
-                self.watch(target, from, is_partial)
+                let from_version = query["resourceVersion"].parse().unwrap();
+                self.watch(target, from_version, is_partial)
             }
             _ => self.list(&target, &query, is_partial),
         }
     }
 
     async fn wait_until_released(&self, verb: &str, plural: &str) {
-        let rule = (verb.to_owned(), plural.to_owned());
-        let mut changed = self.changed.subscribe();
-        while self.data().delayed_requests.contains(&rule) {
+        let request_key = (verb.to_owned(), plural.to_owned());
+        let mut changed = self.change_signal.subscribe();
+        while self.lock_data().delayed_requests.contains(&request_key) {
             changed.changed().await.unwrap();
         }
     }
 
-    fn special(&self, path: &str, body: &Bytes) -> Reply {
+    fn answer_discovery_or_review(&self, path: &str, body: &Bytes) -> Reply {
         let list = |version: &str, resources: Vec<Value>| {
-            json(
+            json_reply(
                 200,
                 &json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources}),
             )
         };
         match path {
-            "/apis/authorization.k8s.io/v1/subjectaccessreviews" => self.review(body),
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews" => self.answer_review(body),
             "/api/v1" => list(
                 "v1",
-                CORE.iter()
+                CORE_KINDS
+                    .iter()
                     .map(|(kind, plural, namespaced, verbs)| {
                         json!({"name": plural, "singularName": "", "namespaced": namespaced, "kind": kind,
                                "verbs": verbs})
@@ -500,14 +501,14 @@ impl SharedServer {
                            "verbs": ["get", "list", "watch"]}),
                 ],
             ),
-            "/apis" => json(200, &self.groups()),
+            "/apis" => json_reply(200, &self.api_group_list()),
             "/apis/openreports.io/v1alpha1" | "/apis/reports.x-k8s.io/v1beta2" | "/apis/wgpolicyk8s.io/v1alpha2" => {
                 let version = path.trim_start_matches("/apis/");
-                let absent = &self.data().absent;
+                let absent = &self.lock_data().absent_names;
                 if absent.iter().any(|name| version.starts_with(name)) {
                     return not_served();
                 }
-                let kinds = REPORTS
+                let kinds = REPORT_KINDS
                     .iter()
                     .filter(|(_, plural, group_version)| *group_version == version && !absent.contains(*plural))
                     .map(|(kind, plural, _)| {
@@ -517,12 +518,13 @@ impl SharedServer {
                 list(version, kinds.collect())
             }
             _ => {
-                let data = self.data();
+                let data = self.lock_data();
                 let kinds: Vec<_> = data
                     .kinds
                     .iter()
                     .filter(|kind| {
-                        path.strip_prefix("/apis/") == Some(&*kind.api_version) && !data.absent.contains(&kind.plural)
+                        path.strip_prefix("/apis/") == Some(&*kind.api_version)
+                            && !data.absent_names.contains(&kind.plural)
                     })
                     .map(|kind| {
                         json!({"name": kind.plural, "singularName": "", "namespaced": kind.is_namespaced,
@@ -538,8 +540,8 @@ impl SharedServer {
         }
     }
 
-    fn groups(&self) -> Value {
-        let absent = &self.data().absent;
+    fn api_group_list(&self) -> Value {
+        let absent = &self.lock_data().absent_names;
         let group = |name: &str, version: &str| {
             let version = json!({"groupVersion": format!("{name}/{version}"), "version": version});
             json!({"name": name, "versions": [version], "preferredVersion": version})
@@ -557,52 +559,55 @@ impl SharedServer {
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     }
 
-    fn review(&self, body: &Bytes) -> Reply {
+    fn answer_review(&self, body: &Bytes) -> Reply {
         let mut review: Value = serde_json::from_slice(body).unwrap();
-        let mut data = self.data();
+        let mut data = self.lock_data();
         data.reviews.push(review["spec"].clone());
         if data
-            .forbidden
+            .forbidden_requests
             .contains(&("create".to_owned(), "subjectaccessreviews".to_owned()))
         {
-            return status(403, "Forbidden", "subjectaccessreviews is forbidden");
+            return status_reply(403, "Forbidden", "subjectaccessreviews is forbidden");
         }
         review["status"] = data.access.clone();
-        json(201, &review)
+        json_reply(201, &review)
     }
 
     fn get(&self, target: &ServedTarget, is_partial: bool) -> Reply {
         let name = target.name.clone().unwrap_or_default();
         let object_key = (target.plural.clone(), target.namespace.clone(), name);
-        match self.data().objects.get(&object_key) {
-            Some(object) => json(200, &typed(object, target, is_partial)),
+        match self.lock_data().objects.get(&object_key) {
+            Some(object) => json_reply(200, &with_type_fields(object, target, is_partial)),
             None => {
-                let words = format!("{} \"{}\" not found", target.plural, object_key.2);
-                status(404, "NotFound", &words)
+                let message = format!("{} \"{}\" not found", target.plural, object_key.2);
+                status_reply(404, "NotFound", &message)
             }
         }
     }
 
     fn list(&self, target: &ServedTarget, query: &BTreeMap<String, String>, is_partial: bool) -> Reply {
-        let data = self.data();
-        let first: usize = query.get("continue").map_or(0, |token| token.parse().unwrap());
-        let all: Vec<_> = data
+        let data = self.lock_data();
+        let start_index: usize = query.get("continue").map_or(0, |token| token.parse().unwrap());
+        let matching_objects: Vec<_> = data
             .objects
             .iter()
             .filter(|(object_key, object)| target.has_key(object_key) && target.is_selected(object))
             .collect();
         let limit = query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap());
-        let selected = all.iter().skip(first).take(limit.min(data.page));
+        let selected = matching_objects
+            .iter()
+            .skip(start_index)
+            .take(limit.min(data.page_size));
         let page: Vec<_> = selected
             .map(|(_, object)| response_object(object, is_partial))
             .collect();
-        let next = first + page.len();
-        let token = if next < all.len() {
-            next.to_string()
+        let next_index = start_index + page.len();
+        let token = if next_index < matching_objects.len() {
+            next_index.to_string()
         } else {
             String::new()
         };
-        json(
+        json_reply(
             200,
             &json!({
                 "kind": format!("{}List", target.kind),
@@ -613,10 +618,10 @@ impl SharedServer {
         )
     }
 
-    fn watch(self: Arc<Self>, target: ServedTarget, from: u64, is_partial: bool) -> Reply {
-        let changed = self.changed.subscribe();
-        let open = OpenWatch::new(self);
-        let state = (open, changed, from, target, false);
+    fn watch(self: Arc<Self>, target: ServedTarget, from_version: u64, is_partial: bool) -> Reply {
+        let changed = self.change_signal.subscribe();
+        let open_watch = OpenWatch::new(self);
+        let state = (open_watch, changed, from_version, target, false);
         let lines = stream::unfold(state, move |(open, mut changed, seen, target, is_over)| async move {
             if is_over {
                 return None;
@@ -637,22 +642,22 @@ impl SharedServer {
     /// Returns (the next line of a watch, the new value of `seen`, whether the watch ends with this line). `seen` is
     /// the version up to which the watch has sent all changes. Returns `None` if there is nothing to send.
     fn next_line(&self, target: &ServedTarget, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
-        let data = self.data();
-        if seen < data.compacted {
+        let data = self.lock_data();
+        if seen < data.compacted_version {
             let object = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired",
                                 "message": "too old resource version"});
-            return Some((line("ERROR", &object), seen, true));
+            return Some((watch_line("ERROR", &object), seen, true));
         }
         if let Some(change) = data.changes.iter().find(|change| {
             change.version > seen && target.has_key(&change.object_key) && target.is_selected(&change.object)
         }) {
-            let object = typed(&change.object, target, is_partial);
-            return Some((line(change.kind, &object), change.version, false));
+            let object = with_type_fields(&change.object, target, is_partial);
+            return Some((watch_line(change.kind, &object), change.version, false));
         }
         if data.version > seen {
             let object = json!({"kind": target.kind, "apiVersion": target.api_version,
                                 "metadata": {"resourceVersion": data.version.to_string()}});
-            return Some((line("BOOKMARK", &object), data.version, false));
+            return Some((watch_line("BOOKMARK", &object), data.version, false));
         }
         None
     }
@@ -662,18 +667,18 @@ struct OpenWatch(Arc<SharedServer>);
 
 impl OpenWatch {
     fn new(shared: Arc<SharedServer>) -> Self {
-        shared.data().open_watches += 1;
+        shared.lock_data().open_watches += 1;
         Self(shared)
     }
 }
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
-        self.0.data().open_watches -= 1;
+        self.0.lock_data().open_watches -= 1;
     }
 }
 
-fn line(kind: &str, object: &Value) -> String {
+fn watch_line(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
@@ -685,7 +690,7 @@ fn response_object(object: &Value, is_partial: bool) -> Value {
     }
 }
 
-fn typed(object: &Value, target: &ServedTarget, is_partial: bool) -> Value {
+fn with_type_fields(object: &Value, target: &ServedTarget, is_partial: bool) -> Value {
     let mut typed_object = if is_partial {
         json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"})
     } else {
@@ -705,15 +710,15 @@ fn not_served() -> Reply {
     reply
 }
 
-fn status(code: u16, reason: &str, message: &str) -> Reply {
-    json(
+fn status_reply(code: u16, reason: &str, message: &str) -> Reply {
+    json_reply(
         code,
         &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
                 "reason": reason, "code": code}),
     )
 }
 
-fn json(code: u16, value: &Value) -> Reply {
+fn json_reply(code: u16, value: &Value) -> Reply {
     let body = Full::new(Bytes::from(value.to_string())).boxed();
     let mut reply = Response::new(body);
     *reply.status_mut() = StatusCode::from_u16(code).unwrap();

@@ -18,7 +18,7 @@ fn user() -> UserInfo {
     }
 }
 
-fn path() -> AccessAttributes {
+fn path_attributes() -> AccessAttributes {
     AccessAttributes::Path {
         verb: "get".into(),
         path: "/healthz".into(),
@@ -41,12 +41,14 @@ async fn every_access_review_is_sent_to_the_server() {
         label_selector: "app=web".into(),
     };
     for allowed in [true, false] {
-        setting.server.access(json!({"allowed": allowed, "reason": "said so"}));
+        setting
+            .server
+            .set_access(json!({"allowed": allowed, "reason": "said so"}));
         let answer = cluster.authorize(&user(), &resource).await;
         let reason = "said so".to_owned();
         assert_eq!(answer, Ok(AccessCheckResult { allowed, reason }));
     }
-    cluster.authorize(&user(), &path()).await.unwrap();
+    cluster.authorize(&user(), &path_attributes()).await.unwrap();
     let subject = json!({"user": "jo", "uid": "7", "groups": ["dev", "system:authenticated"],
                      "extra": {"scopes": ["a", "b"]}});
     let spec_with = |field: &str, value: serde_json::Value| {
@@ -71,17 +73,20 @@ async fn every_access_review_is_sent_to_the_server() {
 async fn an_access_review_without_an_answer_is_an_error() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
-    let error = cluster.authorize(&UserInfo::default(), &path()).await.unwrap_err();
+    let error = cluster
+        .authorize(&UserInfo::default(), &path_attributes())
+        .await
+        .unwrap_err();
     assert!(error.0.contains("neither a user nor groups"), "{error}");
     assert!(setting.server.reviews().is_empty());
 
     setting.server.forbid("create", "subjectaccessreviews");
     let deadline = Deadline::after(Duration::from_secs(60));
-    let plugin_answer = cluster.access(&user(), &path(), deadline).await;
+    let plugin_answer = cluster.check_access(&user(), &path_attributes(), deadline).await;
     let expected = "subjectaccessreviews is forbidden; give this program's account `create` on \
                     `subjectaccessreviews` of the API group `authorization.k8s.io`";
     assert_eq!(plugin_answer, Err(ClusterError::Refused(expected.to_owned())));
-    let error = cluster.authorize(&user(), &path()).await.unwrap_err();
+    let error = cluster.authorize(&user(), &path_attributes()).await.unwrap_err();
     let url = format!("https://{}", setting.server.address);
     assert_eq!(
         error.0,
@@ -92,6 +97,6 @@ async fn an_access_review_without_an_answer_is_an_error() {
     );
 
     setting.server.become_unavailable();
-    let error = cluster.authorize(&user(), &path()).await.unwrap_err();
+    let error = cluster.authorize(&user(), &path_attributes()).await.unwrap_err();
     assert!(error.0.starts_with(&format!("{url} did not answer")), "{error}");
 }

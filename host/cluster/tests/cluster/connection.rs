@@ -17,7 +17,7 @@ async fn tokens_of_the_kubeconfig_are_sent() {
         ("{token: another}".to_owned(), Some("does not accept the credentials")),
         ("{}".to_owned(), Some("does not accept the credentials")),
     ] {
-        let cluster = connect(setting.kubeconfig(&user), None).await.unwrap();
+        let cluster = connect(setting.kubeconfig_for_user(&user), None).await.unwrap();
         let answer = cluster.labels("prod").await;
         match expected {
             None => assert!(answer.is_ok(), "{user}: {answer:?}"),
@@ -40,11 +40,11 @@ async fn client_certificates_of_the_kubeconfig_are_used() {
         STANDARD.encode(&key)
     );
     for user in [data.as_str(), "{client-certificate: me.crt, client-key: me.key}"] {
-        let cluster = connect(setting.kubeconfig(user), None).await.unwrap();
+        let cluster = connect(setting.kubeconfig_for_user(user), None).await.unwrap();
         let answer = cluster.labels("prod").await;
         assert!(answer.is_ok(), "{answer:?}");
     }
-    let cluster = connect(setting.kubeconfig("{}"), None).await.unwrap();
+    let cluster = connect(setting.kubeconfig_for_user("{}"), None).await.unwrap();
     let error = cluster.labels("prod").await.unwrap_err().to_string();
     assert!(error.to_lowercase().contains("certificate"), "{error}");
 }
@@ -53,18 +53,18 @@ async fn client_certificates_of_the_kubeconfig_are_used() {
 async fn a_certificate_of_another_ca_is_not_trusted() {
     let setting = Setting::new();
     let other = Setting::new();
-    let text = std::fs::read_to_string(setting.kubeconfig(&format!("{{token: {TOKEN}}}"))).unwrap();
-    let path = setting.write(&text.replace(&setting.ca_data(), &other.ca_data()));
+    let text = std::fs::read_to_string(setting.kubeconfig_for_user(&format!("{{token: {TOKEN}}}"))).unwrap();
+    let path = setting.write_kubeconfig(&text.replace(&setting.ca_data(), &other.ca_data()));
     let cluster = connect(path, None).await.unwrap();
     let error = cluster.labels("prod").await.unwrap_err().to_string();
     assert!(error.contains("certificate"), "{error}");
-    assert_eq!(setting.server.count("get", ""), 0);
+    assert_eq!(setting.server.count_requests("get", ""), 0);
 }
 
 #[tokio::test]
 async fn invalid_kubeconfigs_are_reported() {
     let setting = Setting::new();
-    let valid_text = std::fs::read_to_string(setting.kubeconfig("{token: secret-token}")).unwrap();
+    let valid_text = std::fs::read_to_string(setting.kubeconfig_for_user("{token: secret-token}")).unwrap();
     let ca = setting.ca_data();
     // (a text in a valid kubeconfig, its replacement, the context, a part of the message)
     for (old, new, context, message_part) in [
@@ -122,7 +122,7 @@ async fn invalid_kubeconfigs_are_reported() {
             "is not a valid kubeconfig: ",
         ),
     ] {
-        let path = setting.write(&valid_text.replacen(old, new, 1));
+        let path = setting.write_kubeconfig(&valid_text.replacen(old, new, 1));
         match connect(path.clone(), context).await {
             Ok(_) => panic!("{new:?} must be refused"),
             Err(error) => {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::setting::{Setting, TOKEN, connect};
 
-fn request(method: &str, path: &str, body: &str) -> Request<Bytes> {
+fn new_request(method: &str, path: &str, body: &str) -> Request<Bytes> {
     Request::builder()
         .method(method)
         .uri(path)
@@ -37,16 +37,19 @@ async fn requests_are_forwarded_with_the_credentials_of_this_program() {
             json!("one"),
         ),
     ] {
-        let reply = cluster.forward(request(method, path, "")).await.unwrap();
+        let reply = cluster.forward(new_request(method, path, "")).await.unwrap();
         assert_eq!(reply.status(), status, "{method} {path}");
         assert!(!reply.headers().contains_key("transfer-encoding"), "{method} {path}");
         let body = reply.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{method} {path}");
     }
-    let other = setting.kubeconfig("{token: another}");
+    let other = setting.kubeconfig_for_user("{token: another}");
     let other = connect(other, None).await.unwrap();
-    let reply = other.forward(request("GET", "/api/v1/nodes/one", "")).await.unwrap();
+    let reply = other
+        .forward(new_request("GET", "/api/v1/nodes/one", ""))
+        .await
+        .unwrap();
     assert_eq!(reply.status(), 401);
 }
 
@@ -56,7 +59,7 @@ async fn a_request_to_an_unreachable_server_fails_as_unavailable() {
     let cluster = setting.cluster().await;
     setting.server.become_unavailable();
     let error = cluster
-        .forward(request("GET", "/api/v1/nodes/one", ""))
+        .forward(new_request("GET", "/api/v1/nodes/one", ""))
         .await
         .err()
         .unwrap();
@@ -71,7 +74,7 @@ async fn a_missing_namespace_is_created_once() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
     setting.server.put("namespaces", json!({"metadata": {"name": "there"}}));
-    let creation_count = || setting.server.count("create", "/namespaces");
+    let creation_count = || setting.server.count_requests("create", "/namespaces");
     // (namespace that must exist, number of requests to create a namespace that the server has received by then)
     for (name, expected) in [("there", 0), ("defaultGroup", 0), ("absent", 1), ("absent", 1)] {
         cluster.ensure_namespace(name).await.unwrap();

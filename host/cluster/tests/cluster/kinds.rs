@@ -6,9 +6,9 @@ use admittance_admission::{ClusterError, ClusterKind, ClusterPage, ClusterQuery,
 use admittance_cluster::{Cluster, WatchState};
 use serde_json::{Value, json};
 
-use crate::setting::{Setting, eventually};
+use crate::setting::{Setting, wait_until};
 
-fn kind(text: &str) -> ClusterKind {
+fn parse_kind(text: &str) -> ClusterKind {
     text.parse().unwrap()
 }
 
@@ -16,7 +16,7 @@ fn deadline() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
 
-fn query(namespace: Option<&str>, selector: &str) -> ClusterQuery {
+fn selector_query(namespace: Option<&str>, selector: &str) -> ClusterQuery {
     let mut query = ClusterQuery::default();
     query.namespace = namespace.map(str::to_owned);
     query.label_selector = selector.to_owned();
@@ -29,25 +29,27 @@ async fn list(
     namespace: Option<&str>,
     selector: &str,
 ) -> Result<Vec<String>, ClusterError> {
-    let page = cluster.list(kind, &query(namespace, selector), deadline()).await?;
+    let page = cluster
+        .list(kind, &selector_query(namespace, selector), deadline())
+        .await?;
     assert_eq!(page.rest, None, "there is no limit");
     Ok(page.objects.iter().map(|object| object.to_string()).collect())
 }
 
-fn state(cluster: &Cluster, name: &str) -> Option<WatchState> {
+fn watch_state(cluster: &Cluster, name: &str) -> Option<WatchState> {
     let status = cluster.status();
     let watch = status.kinds.iter().find(|watch| watch.kind == name)?;
     Some(watch.state)
 }
 
-async fn comes_to(cluster: &Cluster, name: &str, expected: WatchState) {
-    eventually("the state of the watch", async || {
-        state(cluster, name) == Some(expected)
+async fn wait_until_watch_state(cluster: &Cluster, name: &str, expected: WatchState) {
+    wait_until("the state of the watch", async || {
+        watch_state(cluster, name) == Some(expected)
     })
     .await;
 }
 
-fn nodes(setting: &Setting) {
+fn put_nodes(setting: &Setting) {
     setting.server.put(
         "nodes",
         json!({"metadata": {"name": "a", "labels": {"zone": "x"}}, "status": {"capacity": {"cpu": "4"}}}),
@@ -58,7 +60,7 @@ fn nodes(setting: &Setting) {
     setting.server.put("nodes", json!({"metadata": {"name": "c"}}));
 }
 
-fn names(objects: &[String]) -> Vec<String> {
+fn object_names(objects: &[String]) -> Vec<String> {
     objects
         .iter()
         .map(|object| {
@@ -80,27 +82,27 @@ fn names(objects: &[String]) -> Vec<String> {
 #[tokio::test]
 async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
     let setting = Setting::new();
-    nodes(&setting);
-    setting.server.page(2);
+    put_nodes(&setting);
+    setting.server.set_page_size(2);
     setting.server.hold("watch", "nodes");
     let cluster = setting.cluster().await;
     // A list of Pods is refused, so the cache of Pods stays empty, and every lookup of a Pod goes to the API server.
     setting.server.forbid("list", "pods");
-    let node = kind("v1/Node");
+    let node = parse_kind("v1/Node");
     let expected = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","labels":{"zone":"x"},"resourceVersion":"1"},"status":{"capacity":{"cpu":"4"}}}"#;
     let live = cluster.get(&node, None, "a", deadline()).await.unwrap().unwrap();
     let sort = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert_eq!(sort(&live), sort(expected));
 
     setting.server.release("watch", "nodes");
-    comes_to(&cluster, "v1/Node", WatchState::Watching).await;
-    let gets = setting.server.count("get", "");
+    wait_until_watch_state(&cluster, "v1/Node", WatchState::Watching).await;
+    let gets = setting.server.count_requests("get", "");
     let cached_node = cluster.get(&node, None, "a", deadline()).await.unwrap().unwrap();
     assert_eq!(sort(&cached_node), sort(expected));
     assert_eq!(cluster.get(&node, None, "absent", deadline()).await, Ok(None));
-    assert_eq!(setting.server.count("get", ""), gets, "from the cache");
+    assert_eq!(setting.server.count_requests("get", ""), gets, "from the cache");
     assert_eq!(
-        setting.server.count("discover", "/api/v1"),
+        setting.server.count_requests("discover", "/api/v1"),
         1,
         "the kind is looked up once"
     );
@@ -109,8 +111,8 @@ async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
         .server
         .put("nodes", json!({"metadata": {"name": "d", "labels": {"zone": "x"}}}));
     setting.server.delete("nodes", "", "b");
-    eventually("the changes are seen", async || {
-        names(&list(&cluster, &node, None, "").await.unwrap()) == ["a", "c", "d"]
+    wait_until("the changes are seen", async || {
+        object_names(&list(&cluster, &node, None, "").await.unwrap()) == ["a", "c", "d"]
     })
     .await;
 }
@@ -124,8 +126,8 @@ async fn lists_are_limited_to_a_namespace_and_labels() {
             json!({"metadata": {"namespace": namespace, "name": name, "labels": {"tier": tier}}}),
         );
     }
-    setting.server.page(1);
-    let pod = kind("v1/Pod");
+    setting.server.set_page_size(1);
+    let pod = parse_kind("v1/Pod");
     let table: [(Option<&str>, &str, &[&str]); 4] = [
         (None, "", &["x/one", "x/two", "y/one"]),
         (Some("x"), "", &["x/one", "x/two"]),
@@ -136,14 +138,17 @@ async fn lists_are_limited_to_a_namespace_and_labels() {
     setting.server.forbid("watch", "pods");
     let live = setting.cluster().await;
     live.watch_kinds([&pod]);
-    comes_to(&live, "v1/Pod", WatchState::Refused).await;
-    let before = setting.server.count("list", "");
+    wait_until_watch_state(&live, "v1/Pod", WatchState::Refused).await;
+    let before = setting.server.count_requests("list", "");
     for (namespace, selector, expected) in table {
         let objects = list(&live, &pod, namespace, selector).await.unwrap();
-        assert_eq!(names(&objects), expected, "live: {namespace:?} {selector:?}");
+        assert_eq!(object_names(&objects), expected, "live: {namespace:?} {selector:?}");
     }
-    assert!(setting.server.count("list", "") > before, "the server is asked");
-    assert!(setting.server.count("list", "labelSelector=tier%3Dweb") > 0);
+    assert!(
+        setting.server.count_requests("list", "") > before,
+        "the server is asked"
+    );
+    assert!(setting.server.count_requests("list", "labelSelector=tier%3Dweb") > 0);
 
     let setting = Setting::new();
     for (namespace, name, tier) in [("x", "one", "web"), ("x", "two", "db"), ("y", "one", "web")] {
@@ -154,25 +159,25 @@ async fn lists_are_limited_to_a_namespace_and_labels() {
     }
     let cached_cluster = setting.cluster().await;
     cached_cluster.watch_kinds([&pod]);
-    comes_to(&cached_cluster, "v1/Pod", WatchState::Watching).await;
-    let before = setting.server.count("list", "");
+    wait_until_watch_state(&cached_cluster, "v1/Pod", WatchState::Watching).await;
+    let before = setting.server.count_requests("list", "");
     for (namespace, selector, expected) in table {
         let objects = list(&cached_cluster, &pod, namespace, selector).await.unwrap();
-        assert_eq!(names(&objects), expected, "cached: {namespace:?} {selector:?}");
+        assert_eq!(object_names(&objects), expected, "cached: {namespace:?} {selector:?}");
     }
     let objects = list(&cached_cluster, &pod, None, "tier in (db, cache)").await.unwrap();
-    assert_eq!(names(&objects), ["x/two"]);
-    assert_eq!(setting.server.count("list", ""), before, "from the cache");
+    assert_eq!(object_names(&objects), ["x/two"]);
+    assert_eq!(setting.server.count_requests("list", ""), before, "from the cache");
     let pod = cached_cluster
         .get(&pod, Some("y"), "one", deadline())
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(names(&[pod]), ["y/one"]);
+    assert_eq!(object_names(&[pod]), ["y/one"]);
 }
 
-async fn pages(cluster: &Cluster, kind: &ClusterKind, limit: u32, fields: &FieldMask) -> Vec<Vec<String>> {
-    let mut query = query(None, "tier=web");
+async fn list_pages(cluster: &Cluster, kind: &ClusterKind, limit: u32, fields: &FieldMask) -> Vec<Vec<String>> {
+    let mut query = selector_query(None, "tier=web");
     query.limit = NonZeroU32::new(limit);
     query.fields = fields.clone();
     let mut pages = Vec::new();
@@ -187,7 +192,7 @@ async fn pages(cluster: &Cluster, kind: &ClusterKind, limit: u32, fields: &Field
     }
 }
 
-fn four_pods(setting: &Setting) {
+fn put_four_pods(setting: &Setting) {
     for (namespace, name, tier) in [
         ("x", "a", "web"),
         ("x", "b", "db"),
@@ -205,8 +210,8 @@ fn four_pods(setting: &Setting) {
 #[tokio::test]
 async fn a_long_list_is_returned_in_pages() {
     let setting = Setting::new();
-    four_pods(&setting);
-    let pod = kind("v1/Pod");
+    put_four_pods(&setting);
+    let pod = parse_kind("v1/Pod");
     let cluster = setting.cluster().await;
     let labels = FieldMask::new(["/metadata/labels"]).unwrap();
     let node = FieldMask::new(["/spec/nodeName"]).unwrap();
@@ -220,14 +225,17 @@ async fn a_long_list_is_returned_in_pages() {
         |object: &dyn Fn(&str, &str) -> Value| [vec![object("x", "a"), object("x", "c")], vec![object("y", "a")]];
     setting.server.forbid("watch", "pods");
     cluster.watch_kinds([&pod]);
-    comes_to(&cluster, "v1/Pod", WatchState::Refused).await;
+    wait_until_watch_state(&cluster, "v1/Pod", WatchState::Refused).await;
     assert_eq!(
-        parse_pages(pages(&cluster, &pod, 2, &labels).await),
+        parse_pages(list_pages(&cluster, &pod, 2, &labels).await),
         expected(&with_labels)
     );
-    assert_eq!(parse_pages(pages(&cluster, &pod, 2, &node).await), expected(&with_node));
-    assert_eq!(setting.server.count("list", "limit=2"), 4, "two pages each");
-    let mut query = query(None, "tier=web");
+    assert_eq!(
+        parse_pages(list_pages(&cluster, &pod, 2, &node).await),
+        expected(&with_node)
+    );
+    assert_eq!(setting.server.count_requests("list", "limit=2"), 4, "two pages each");
+    let mut query = selector_query(None, "tier=web");
     query.fields = labels.clone();
     let listed_page = cluster.list(&pod, &query, deadline()).await.unwrap();
     assert!(
@@ -245,12 +253,15 @@ async fn a_long_list_is_returned_in_pages() {
     );
 
     let setting = Setting::new();
-    four_pods(&setting);
+    put_four_pods(&setting);
     let cluster = setting.cluster().await;
     cluster.watch_kinds([&pod]);
-    comes_to(&cluster, "v1/Pod", WatchState::Watching).await;
-    assert_eq!(parse_pages(pages(&cluster, &pod, 2, &node).await), expected(&with_node));
-    assert_eq!(setting.server.count("list", "limit=2"), 0, "from the cache");
+    wait_until_watch_state(&cluster, "v1/Pod", WatchState::Watching).await;
+    assert_eq!(
+        parse_pages(list_pages(&cluster, &pod, 2, &node).await),
+        expected(&with_node)
+    );
+    assert_eq!(setting.server.count_requests("list", "limit=2"), 0, "from the cache");
     query.from = Some("nonsense".to_owned());
     assert!(cluster.list(&pod, &query, deadline()).await.is_err());
 }
@@ -263,7 +274,7 @@ async fn kinds_of_other_api_groups_are_found() {
         .put("deployments", json!({"metadata": {"namespace": "x", "name": "web"}}));
     let cluster = setting.cluster().await;
     let deployment_text = cluster
-        .get(&kind("apps/v1/Deployment"), Some("x"), "web", deadline())
+        .get(&parse_kind("apps/v1/Deployment"), Some("x"), "web", deadline())
         .await
         .unwrap()
         .unwrap();
@@ -281,12 +292,12 @@ async fn invalid_lookups_are_refused() {
     let cluster = setting.cluster().await;
     let get = async |name: &str, namespace: Option<&str>, object: &str| {
         cluster
-            .get(&kind(name), namespace, object, deadline())
+            .get(&parse_kind(name), namespace, object, deadline())
             .await
             .map(|_| ())
     };
     let list_of = async |name: &str, namespace: Option<&str>, selector: &str| {
-        list(&cluster, &kind(name), namespace, selector).await.map(|_| ())
+        list(&cluster, &parse_kind(name), namespace, selector).await.map(|_| ())
     };
     for (answer, expected) in [
         (
@@ -341,7 +352,7 @@ async fn each_lookup_of_an_unwatchable_kind_is_sent_to_the_server() {
         .server
         .put("secrets", json!({"metadata": {"namespace": "x", "name": "key"}}));
     let cluster = setting.cluster().await;
-    let secret = kind("v1/Secret");
+    let secret = parse_kind("v1/Secret");
     for count in 1..3 {
         assert!(
             cluster
@@ -350,9 +361,9 @@ async fn each_lookup_of_an_unwatchable_kind_is_sent_to_the_server() {
                 .unwrap()
                 .is_some()
         );
-        assert_eq!(setting.server.count("get", "/secrets/key"), count);
+        assert_eq!(setting.server.count_requests("get", "/secrets/key"), count);
     }
-    comes_to(&cluster, "v1/Secret", WatchState::Refused).await;
+    wait_until_watch_state(&cluster, "v1/Secret", WatchState::Refused).await;
 }
 
 #[tokio::test]
@@ -362,7 +373,7 @@ async fn a_lookup_beyond_its_deadline_fails_as_a_timeout() {
     setting.server.hold("get", "nodes");
     let cluster = setting.cluster().await;
     let short_deadline = || Deadline::after(Duration::from_millis(20));
-    let node = kind("v1/Node");
+    let node = parse_kind("v1/Node");
     assert_eq!(
         cluster.get(&node, None, "a", short_deadline()).await,
         Err(ClusterError::Timeout)
@@ -376,15 +387,15 @@ async fn a_lookup_beyond_its_deadline_fails_as_a_timeout() {
 #[tokio::test]
 async fn lookups_at_an_unreachable_server_fail_as_unavailable() {
     let setting = Setting::new();
-    nodes(&setting);
+    put_nodes(&setting);
     setting.server.become_unavailable();
     let cluster = setting.cluster().await;
-    let node = kind("v1/Node");
+    let node = parse_kind("v1/Node");
     let answer = cluster.get(&node, None, "a", deadline()).await;
     assert!(matches!(answer, Err(ClusterError::Unavailable(_))), "{answer:?}");
     setting.server.become_available();
     assert!(cluster.get(&node, None, "a", deadline()).await.unwrap().is_some());
-    comes_to(&cluster, "v1/Node", WatchState::Watching).await;
+    wait_until_watch_state(&cluster, "v1/Node", WatchState::Watching).await;
     drop(cluster);
-    eventually("the watch is closed", async || setting.server.open_watches() == 0).await;
+    wait_until("the watch is closed", async || setting.server.open_watches() == 0).await;
 }

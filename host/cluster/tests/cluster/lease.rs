@@ -6,16 +6,16 @@ use admittance_cluster::{Election, ElectionTimes};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::setting::{PATIENCE, Setting, eventually};
+use crate::setting::{Setting, TEST_TIMEOUT, wait_until};
 
 const NAME: &str = "admittance";
 
-const LONG: ElectionTimes = ElectionTimes {
+const LONG_TIMES: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(600),
     pause: Duration::from_millis(20),
 };
 
-const SHORT: ElectionTimes = ElectionTimes {
+const SHORT_TIMES: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(1),
     pause: Duration::from_millis(20),
 };
@@ -35,14 +35,14 @@ impl LeaseCandidate {
         }
     }
 
-    async fn until_leader(&self, expected: bool) {
-        let mut is_leader = self.election.is_leader();
+    async fn wait_until_leadership(&self, expected: bool) {
+        let mut is_leader = self.election.watch_leadership();
         let wait = is_leader.wait_for(|is_leader| *is_leader == expected);
-        tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, wait).await.unwrap().unwrap();
     }
 
-    fn leads(&self) -> bool {
-        *self.election.is_leader().borrow()
+    fn is_leader(&self) -> bool {
+        *self.election.watch_leadership().borrow()
     }
 
     /// Ends the candidate without resigning from the leadership, as if its program were killed.
@@ -61,33 +61,33 @@ impl LeaseCandidate {
 #[tokio::test]
 async fn one_candidate_leads_until_it_resigns() {
     let setting = Setting::new();
-    let first = LeaseCandidate::start(&setting, LONG).await;
-    first.until_leader(true).await;
+    let first = LeaseCandidate::start(&setting, LONG_TIMES).await;
+    first.wait_until_leadership(true).await;
     let lease = setting.server.object("leases", "default", NAME).unwrap();
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 600);
     assert_eq!(lease["spec"]["leaseTransitions"], 0);
     let identity = lease["spec"]["holderIdentity"].clone();
 
-    let second = LeaseCandidate::start(&setting, LONG).await;
-    let read_count = setting.server.count("get", "leases");
-    eventually("the second looks at the Lease", async || {
-        setting.server.count("get", "leases") > read_count + 2
+    let second = LeaseCandidate::start(&setting, LONG_TIMES).await;
+    let read_count = setting.server.count_requests("get", "leases");
+    wait_until("the second looks at the Lease", async || {
+        setting.server.count_requests("get", "leases") > read_count + 2
     })
     .await;
-    assert!(first.leads() && !second.leads());
+    assert!(first.is_leader() && !second.is_leader());
 
     let mut annotated_lease = setting.server.object("leases", "default", NAME).unwrap();
     annotated_lease["metadata"]["annotations"] = json!({"checked": "by hand"});
     setting.server.put_before("replace", "leases", annotated_lease);
-    let renewals = setting.server.count("replace", "leases");
-    eventually("renewals", async || {
-        setting.server.count("replace", "leases") > renewals + 3
+    let renewals = setting.server.count_requests("replace", "leases");
+    wait_until("renewals", async || {
+        setting.server.count_requests("replace", "leases") > renewals + 3
     })
     .await;
-    assert!(first.leads() && !second.leads());
+    assert!(first.is_leader() && !second.is_leader());
 
     first.stop().await;
-    second.until_leader(true).await;
+    second.wait_until_leadership(true).await;
     let lease = setting.server.object("leases", "default", NAME).unwrap();
     assert_ne!(lease["spec"]["holderIdentity"], identity);
     assert_eq!(lease["spec"]["leaseTransitions"], 1);
@@ -97,9 +97,9 @@ async fn one_candidate_leads_until_it_resigns() {
 #[tokio::test]
 async fn a_leader_resigns_although_its_last_renewal_was_interrupted() {
     let setting = Setting::new();
-    let first = LeaseCandidate::start(&setting, LONG).await;
-    first.until_leader(true).await;
-    let second = LeaseCandidate::start(&setting, LONG).await;
+    let first = LeaseCandidate::start(&setting, LONG_TIMES).await;
+    first.wait_until_leadership(true).await;
+    let second = LeaseCandidate::start(&setting, LONG_TIMES).await;
     first.task.abort();
 
     // The server has stored a renewal by the first candidate, but the candidate never gets the reply.
@@ -107,38 +107,41 @@ async fn a_leader_resigns_although_its_last_renewal_was_interrupted() {
     renewed_lease["spec"]["renewTime"] = json!("2026-01-01T00:00:00.000000Z");
     setting.server.put_before("replace", "leases", renewed_lease);
     first.stop().await;
-    second.until_leader(true).await;
+    second.wait_until_leadership(true).await;
 }
 
 #[tokio::test]
 async fn a_leader_that_disappears_is_replaced() {
     let setting = Setting::new();
-    let first = LeaseCandidate::start(&setting, SHORT).await;
-    first.until_leader(true).await;
-    let second = LeaseCandidate::start(&setting, SHORT).await;
+    let first = LeaseCandidate::start(&setting, SHORT_TIMES).await;
+    first.wait_until_leadership(true).await;
+    let second = LeaseCandidate::start(&setting, SHORT_TIMES).await;
     first.vanish().await;
-    second.until_leader(true).await;
+    second.wait_until_leadership(true).await;
 
     setting.server.become_unavailable();
-    second.until_leader(false).await;
+    second.wait_until_leadership(false).await;
     setting.server.become_available();
-    second.until_leader(true).await;
+    second.wait_until_leadership(true).await;
 
     setting.server.delete("leases", "default", NAME);
-    eventually("a new Lease", async || {
+    wait_until("a new Lease", async || {
         setting.server.object("leases", "default", NAME).is_some()
     })
     .await;
-    second.until_leader(true).await;
+    second.wait_until_leadership(true).await;
 }
 
 #[tokio::test]
 async fn a_candidate_leads_only_if_it_may_write_the_lease() {
     let setting = Setting::new();
     setting.server.forbid("create", "leases");
-    let candidate = LeaseCandidate::start(&setting, SHORT).await;
-    eventually("attempts", async || setting.server.count("create", "leases") > 1).await;
-    assert!(!candidate.leads());
+    let candidate = LeaseCandidate::start(&setting, SHORT_TIMES).await;
+    wait_until("attempts", async || {
+        setting.server.count_requests("create", "leases") > 1
+    })
+    .await;
+    assert!(!candidate.is_leader());
     setting.server.allow("create", "leases");
-    candidate.until_leader(true).await;
+    candidate.wait_until_leadership(true).await;
 }

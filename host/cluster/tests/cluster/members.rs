@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use admittance_cluster::{Annotations, ElectionTimes, LeaseMember, ReplicaMembers};
 use tokio::task::JoinHandle;
 
-use crate::setting::{Setting, eventually};
+use crate::setting::{Setting, wait_until};
 
-const LONG: ElectionTimes = ElectionTimes {
+const LONG_TIMES: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(600),
     pause: Duration::from_millis(20),
 };
 
-const SHORT: ElectionTimes = ElectionTimes {
+const SHORT_TIMES: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(2),
     pause: Duration::from_millis(20),
 };
@@ -24,7 +24,7 @@ struct SimulatedReplica {
 
 impl SimulatedReplica {
     async fn start(setting: &Setting, terms: ElectionTimes, report: &str) -> Self {
-        let election = setting.cluster().await.election("admittance", LONG);
+        let election = setting.cluster().await.election("admittance", LONG_TIMES);
         let members = Arc::new(election.members(terms));
         members.annotate(Annotations::from([("says".to_owned(), report.to_owned())]));
         let task_members = members.clone();
@@ -48,25 +48,25 @@ impl SimulatedReplica {
         reports
     }
 
-    async fn until_received(&self, expected: &[&str]) {
-        eventually("what the replicas say", async || self.received_reports() == expected).await;
+    async fn wait_until_received(&self, expected: &[&str]) {
+        wait_until("what the replicas say", async || self.received_reports() == expected).await;
     }
 
     async fn vanish(&self) {
         self.task.abort();
-        eventually("the end", async || self.task.is_finished()).await;
+        wait_until("the end", async || self.task.is_finished()).await;
     }
 }
 
 #[tokio::test]
 async fn a_replica_receives_the_reports_of_the_others() {
     let setting = Setting::new();
-    let first = SimulatedReplica::start(&setting, LONG, "a").await;
-    let second = SimulatedReplica::start(&setting, LONG, "b").await;
+    let first = SimulatedReplica::start(&setting, LONG_TIMES, "a").await;
+    let second = SimulatedReplica::start(&setting, LONG_TIMES, "b").await;
     for replica in [&first, &second] {
-        replica.until_received(&["a", "b"]).await;
+        replica.wait_until_received(&["a", "b"]).await;
     }
-    eventually("one leader", async || {
+    wait_until("one leader", async || {
         let members = second.members.membership().members;
         members.iter().filter(|member| member.is_leader).count() == 1
     })
@@ -74,27 +74,27 @@ async fn a_replica_receives_the_reports_of_the_others() {
     second
         .members
         .annotate(Annotations::from([("says".to_owned(), "c".to_owned())]));
-    first.until_received(&["a", "c"]).await;
+    first.wait_until_received(&["a", "c"]).await;
     assert_eq!(first.members.membership().problem, None);
 
     second.vanish().await;
     second.members.leave().await;
-    first.until_received(&["a"]).await;
+    first.wait_until_received(&["a"]).await;
 
     setting.server.become_unavailable();
-    eventually("the problem", async || first.members.membership().problem.is_some()).await;
+    wait_until("the problem", async || first.members.membership().problem.is_some()).await;
     setting.server.become_available();
-    eventually("no problem", async || first.members.membership().problem.is_none()).await;
+    wait_until("no problem", async || first.members.membership().problem.is_none()).await;
 }
 
 #[tokio::test]
 async fn the_lease_of_a_replica_that_disappears_expires() {
     let setting = Setting::new();
-    let first = SimulatedReplica::start(&setting, SHORT, "a").await;
-    let second = SimulatedReplica::start(&setting, SHORT, "b").await;
-    first.until_received(&["a", "b"]).await;
+    let first = SimulatedReplica::start(&setting, SHORT_TIMES, "a").await;
+    let second = SimulatedReplica::start(&setting, SHORT_TIMES, "b").await;
+    first.wait_until_received(&["a", "b"]).await;
     second.vanish().await;
-    first.until_received(&["a"]).await;
+    first.wait_until_received(&["a"]).await;
     assert_eq!(first.members.membership().members.len(), 2);
     for member in first
         .members
@@ -105,7 +105,7 @@ async fn the_lease_of_a_replica_that_disappears_expires() {
     {
         first.members.remove(&member.name).await;
     }
-    eventually("its Lease is gone", async || {
+    wait_until("its Lease is gone", async || {
         first.members.membership().members.len() == 1
     })
     .await;
@@ -115,7 +115,7 @@ async fn the_lease_of_a_replica_that_disappears_expires() {
 async fn a_refused_watch_is_reported_differently_from_an_outage() {
     let setting = Setting::new();
     setting.server.forbid("list", "leases");
-    let replica = SimulatedReplica::start(&setting, LONG, "a").await;
-    eventually("the refusal", async || replica.members.membership().is_refused).await;
+    let replica = SimulatedReplica::start(&setting, LONG_TIMES, "a").await;
+    wait_until("the refusal", async || replica.members.membership().is_refused).await;
     assert!(replica.members.membership().problem.is_some());
 }

@@ -3,7 +3,7 @@
 use admittance_cluster::{Resource, ResourceError, ResourceKind, WatchedResources};
 use serde_json::{Map, Value, json};
 
-use crate::setting::{Setting, eventually};
+use crate::setting::{Setting, wait_until};
 
 const KIND: ResourceKind = ResourceKind {
     group: "bkbcs.tencent.com",
@@ -13,14 +13,14 @@ const KIND: ResourceKind = ResourceKind {
     is_namespaced: true,
 };
 
-fn spec(number: u32) -> impl Fn(&mut Map<String, Value>) {
+fn spec_setter(number: u32) -> impl Fn(&mut Map<String, Value>) {
     move |object| {
         object.insert("spec".to_owned(), json!({ "number": number }));
     }
 }
 
 async fn create_resource(resources: &WatchedResources) -> Resource {
-    resources.create("bkbcs", "a", spec(1)).await.unwrap();
+    resources.create("bkbcs", "a", spec_setter(1)).await.unwrap();
     resources.get("bkbcs", "a").await.unwrap().unwrap()
 }
 
@@ -39,10 +39,10 @@ async fn resources_that_were_written_can_be_read() {
     assert!(stored_resource.metadata("resourceVersion").is_some());
     assert!(stored_resource.metadata("managedFields").is_none());
 
-    spec(2)(&mut stored_resource.object);
+    spec_setter(2)(&mut stored_resource.object);
     resources.replace(&stored_resource).await.unwrap();
-    resources.create("bkbcs", "b", spec(3)).await.unwrap();
-    setting.server.page(1);
+    resources.create("bkbcs", "b", spec_setter(3)).await.unwrap();
+    setting.server.set_page_size(1);
     let numbers: Vec<_> = resources
         .list()
         .await
@@ -62,10 +62,10 @@ async fn a_resource_that_was_recreated_is_not_deleted() {
     let resources = setting.cluster().await.resources(&KIND);
     let old = create_resource(&resources).await;
     let mut new = old.clone();
-    spec(2)(&mut new.object);
+    spec_setter(2)(&mut new.object);
     resources.replace(&new).await.unwrap();
     for result in [
-        resources.create("bkbcs", "a", spec(3)).await.map(drop),
+        resources.create("bkbcs", "a", spec_setter(3)).await.map(drop),
         resources.replace(&old).await.map(drop),
         resources.delete(&old).await,
     ] {
@@ -92,7 +92,7 @@ async fn a_refused_request_names_the_missing_permission() {
     let setting = Setting::new();
     let resources = setting.cluster().await.resources(&KIND);
     let resource = create_resource(&resources).await;
-    let namespace = resources.create("other", "a", spec(1));
+    let namespace = resources.create("other", "a", spec_setter(1));
     setting.server.forbid("create", "namespaces");
     let error = namespace.await.unwrap_err().to_string();
     assert!(error.contains("`kubectl create namespace other`"), "{error}");
@@ -102,7 +102,10 @@ async fn a_refused_request_names_the_missing_permission() {
     for (result, verb) in [
         (resources.list().await.map(|_| ()), "`list`"),
         (resources.get("bkbcs", "a").await.map(|_| ()), "`get`"),
-        (resources.create("bkbcs", "b", spec(1)).await.map(drop), "`create`"),
+        (
+            resources.create("bkbcs", "b", spec_setter(1)).await.map(drop),
+            "`create`",
+        ),
         (resources.replace(&resource).await.map(drop), "`update`"),
         (resources.delete(&resource).await, "`delete`"),
     ] {
@@ -117,7 +120,7 @@ async fn a_refused_request_names_the_missing_permission() {
     let resources = setting.cluster().await.resources(&KIND);
     for result in [
         resources.list().await.map(|_| ()),
-        resources.create("bkbcs", "a", spec(1)).await.map(drop),
+        resources.create("bkbcs", "a", spec_setter(1)).await.map(drop),
     ] {
         match result {
             Err(ResourceError::NotFound(error)) => assert!(error.contains("install"), "{error}"),
@@ -132,9 +135,9 @@ async fn a_refused_request_names_the_missing_permission() {
 async fn changed_resources_and_a_failed_watch_are_signalled() {
     let setting = Setting::new();
     let resources = setting.cluster().await.resources(&KIND);
-    eventually("the watch is up", async || resources.is_watched()).await;
+    wait_until("the watch is up", async || resources.is_watched()).await;
     let begin = resources.changes();
-    resources.create("bkbcs", "a", spec(1)).await.unwrap();
+    resources.create("bkbcs", "a", spec_setter(1)).await.unwrap();
     resources.changed_since(begin).await;
 
     let before = resources.changes();
@@ -163,7 +166,7 @@ async fn a_change_of_only_the_status_is_not_signalled() {
     let chain = json!({"metadata": {"name": "a"}, "spec": {"number": 1}});
     setting.server.put(CHAIN.plural, chain);
     let resources = setting.cluster().await.resources(&CHAIN);
-    eventually("a watch", async || resources.is_watched()).await;
+    wait_until("a watch", async || resources.is_watched()).await;
     let before = resources.read().await.unwrap();
     let mut changed = std::pin::pin!(resources.changed());
     let status = json!({"revision": 1, "modules": []});
@@ -173,7 +176,7 @@ async fn a_change_of_only_the_status_is_not_signalled() {
     assert_eq!(resource.object["status"], json!({"revision": 2}));
     assert_eq!(resource.object["spec"], before[0].object["spec"]);
     let change_count = resources.changes();
-    resources.create("", "b", spec(1)).await.unwrap();
+    resources.create("", "b", spec_setter(1)).await.unwrap();
     resources.changed_since(change_count).await;
     assert_eq!(resources.changes(), change_count + 1);
     changed.as_mut().await;
@@ -181,7 +184,7 @@ async fn a_change_of_only_the_status_is_not_signalled() {
     let missing = resources.apply_status("", "c", &status).await;
     assert!(matches!(missing, Err(ResourceError::NotFound(_))), "{missing:?}");
     let old_resources = setting.cluster().await.resources(&KIND);
-    old_resources.create("bkbcs", "a", spec(1)).await.unwrap();
+    old_resources.create("bkbcs", "a", spec_setter(1)).await.unwrap();
     match old_resources.apply_status("bkbcs", "a", &status).await {
         Err(ResourceError::Refused(error)) => assert!(error.contains("an earlier version"), "{error}"),
         result => panic!("{result:?}"),

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::api_server::ScriptedApiServer;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) const TOKEN: &str = "a-token";
 
@@ -27,14 +27,14 @@ pub(crate) struct Setting {
 
 impl Setting {
     pub(crate) fn new() -> Self {
-        Self::with(TOKEN, false)
+        Self::with_authentication(TOKEN, false)
     }
 
     pub(crate) fn with_client_certificates() -> Self {
-        Self::with("", true)
+        Self::with_authentication("", true)
     }
 
-    fn with(token: &'static str, wants_certificates: bool) -> Self {
+    fn with_authentication(token: &'static str, wants_certificates: bool) -> Self {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -74,7 +74,7 @@ impl Setting {
         STANDARD.encode(self.ca.pem())
     }
 
-    pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
+    pub(crate) fn kubeconfig_for_user(&self, user: &str) -> PathBuf {
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: main\n\
              clusters: [{{name: here, cluster: {{server: 'https://{}', certificate-authority-data: {}}}}}]\n\
@@ -83,17 +83,17 @@ impl Setting {
             self.server.address,
             self.ca_data(),
         );
-        self.write(&text)
+        self.write_kubeconfig(&text)
     }
 
-    pub(crate) fn write(&self, text: &str) -> PathBuf {
+    pub(crate) fn write_kubeconfig(&self, text: &str) -> PathBuf {
         let path = self.directory.path().join("kubeconfig");
         std::fs::write(&path, text).unwrap();
         path
     }
 
     pub(crate) async fn cluster(&self) -> Cluster {
-        connect(self.kubeconfig(&format!("{{token: {TOKEN}}}")), None)
+        connect(self.kubeconfig_for_user(&format!("{{token: {TOKEN}}}")), None)
             .await
             .unwrap()
     }
@@ -107,13 +107,13 @@ pub(crate) async fn connect(path: PathBuf, context: Option<&str>) -> Result<Clus
     Cluster::connect(&ClusterConfig { source }).await
 }
 
-pub(crate) async fn eventually(condition: &str, mut is_met: impl AsyncFnMut() -> bool) {
+pub(crate) async fn wait_until(condition: &str, mut is_met: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !is_met().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    if tokio::time::timeout(PATIENCE, wait).await.is_err() {
+    if tokio::time::timeout(TEST_TIMEOUT, wait).await.is_err() {
         panic!("it did not come about: {condition}");
     }
 }

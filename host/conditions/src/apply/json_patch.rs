@@ -6,7 +6,7 @@ use std::mem;
 use admittance_admission::{Deadline, Failure, FailureKind, PatchError, unescaped_token};
 use serde_json::{Map, Value as Json};
 
-use super::failed;
+use super::apply_failure;
 
 enum ApplyProblem {
     Test,
@@ -22,14 +22,14 @@ impl From<String> for ApplyProblem {
 const MISSING: &str = "missing value";
 
 /// Applies a JSON Patch; returns `None` if a `test` fails. At most `limit` bytes may be copied.
-pub(crate) fn patched(
+pub(crate) fn apply_json_patch(
     object: &Json,
     operations: &str,
     limit: usize,
     deadline: Deadline,
 ) -> Result<Option<Json>, Failure> {
     let operations: Vec<Map<String, Json>> =
-        serde_json::from_str(operations).map_err(|error| failed(error.to_string()))?;
+        serde_json::from_str(operations).map_err(|error| apply_failure(error.to_string()))?;
     let mut document = object.clone();
     let mut copied = 0;
     for (index, operation) in operations.into_iter().enumerate() {
@@ -41,7 +41,7 @@ pub(crate) fn patched(
             Ok(()) if copied > limit => return Err(PatchError::ResultTooLarge(limit).into()),
             Ok(()) => {}
             Err(ApplyProblem::Test) => return Ok(None),
-            Err(ApplyProblem::Other(why)) => return Err(failed(format!("JSON Patch: {why}"))),
+            Err(ApplyProblem::Other(why)) => return Err(apply_failure(format!("JSON Patch: {why}"))),
         }
     }
     Ok(Some(document))
@@ -79,19 +79,19 @@ impl JsonPatchOperation {
         } = self;
         match kind.as_str() {
             "add" => {
-                let missing = || missing("add", "path", &format!("\"{path}\""));
-                let (container, key) = find(document, &path).ok_or_else(missing)?;
+                let missing = || missing_text("add", "path", &format!("\"{path}\""));
+                let (container, key) = find_container(document, &path).ok_or_else(missing)?;
                 add(container, &key, value).map_err(|why| format!("error in add for path: '{path}': {why}"))?;
             }
             "remove" => {
-                let missing = || missing("remove", "path", &format!("\"{path}\""));
-                let (container, key) = find(document, &path).ok_or_else(missing)?;
+                let missing = || missing_text("remove", "path", &format!("\"{path}\""));
+                let (container, key) = find_container(document, &path).ok_or_else(missing)?;
                 remove(container, &key).map_err(|why| format!("error in remove for path: '{path}': {why}"))?;
             }
             "replace" if path.is_empty() => *document = value,
             "replace" => {
-                let missing = |part: &str| missing("replace", part, &path);
-                let (container, key) = find(document, &path).ok_or_else(|| missing("path"))?;
+                let missing = |part: &str| missing_text("replace", part, &path);
+                let (container, key) = find_container(document, &path).ok_or_else(|| missing("path"))?;
                 match container {
                     Json::Object(members) => {
                         members.insert(key, value);
@@ -103,19 +103,21 @@ impl JsonPatchOperation {
                 }
             }
             "move" => {
-                let missing = |part: &str, path: &str| missing("move", part, path);
-                let (container, key) = find(document, &from).ok_or_else(|| missing("from path", &from))?;
+                let missing = |part: &str, path: &str| missing_text("move", part, path);
+                let (container, key) = find_container(document, &from).ok_or_else(|| missing("from path", &from))?;
                 let moved = remove(container, &key).map_err(|why| format!("error in move for path: '{key}': {why}"))?;
-                let (container, key) = find(document, &path).ok_or_else(|| missing("destination path", &path))?;
+                let (container, key) =
+                    find_container(document, &path).ok_or_else(|| missing("destination path", &path))?;
                 add(container, &key, moved).map_err(|why| format!("error in move for path: '{path}': {why}"))?;
             }
             "copy" => {
-                let missing = |part: &str, path: &str| missing("copy", part, path);
-                let (container, key) = find(document, &from).ok_or_else(|| missing("from path", &from))?;
+                let missing = |part: &str, path: &str| missing_text("copy", part, path);
+                let (container, key) = find_container(document, &from).ok_or_else(|| missing("from path", &from))?;
                 let source = get(container, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
                 let copy = source.map(|value| value.clone()).unwrap_or_default();
                 *copied = copied.saturating_add(copy.to_string().len());
-                let (container, key) = find(document, &path).ok_or_else(|| missing("destination path", &path))?;
+                let (container, key) =
+                    find_container(document, &path).ok_or_else(|| missing("destination path", &path))?;
                 add(container, &key, copy).map_err(|why| format!("error while adding value during copy: {why}"))?;
             }
             "test" => {
@@ -123,7 +125,7 @@ impl JsonPatchOperation {
                     *document == value
                 } else {
                     let missing = || format!("test operation does not apply: is missing path: {path}: {MISSING}");
-                    let (container, key) = find(document, &path).ok_or_else(missing)?;
+                    let (container, key) = find_container(document, &path).ok_or_else(missing)?;
                     let tested_item =
                         get(container, &key).map_err(|why| format!("error in test for path: '{path}': {why}"))?;
                     tested_item.is_some_and(|current| *current == value)
@@ -138,12 +140,12 @@ impl JsonPatchOperation {
     }
 }
 
-fn missing(operation: &str, part: &str, path: &str) -> String {
+fn missing_text(operation: &str, part: &str, path: &str) -> String {
     format!("{operation} operation does not apply: doc is missing {part}: {path}: {MISSING}")
 }
 
 /// Returns the object or array that contains the value at the path, and the last segment of the path.
-fn find<'d>(document: &'d mut Json, path: &str) -> Option<(&'d mut Json, String)> {
+fn find_container<'d>(document: &'d mut Json, path: &str) -> Option<(&'d mut Json, String)> {
     let (_, path) = path.split_once('/')?;
     let (parts, key) = match path.rsplit_once('/') {
         Some((parts, key)) => (Some(parts), key),
@@ -163,7 +165,7 @@ fn get<'d>(container: &'d mut Json, key: &str) -> Result<Option<&'d mut Json>, S
     match container {
         Json::Object(members) => Ok(members.get_mut(key)),
         Json::Array(items) => {
-            let index = index(key, items.len())?;
+            let index = parse_index(key, items.len())?;
             Ok(items.get_mut(index))
         }
         _ => Ok(None),
@@ -181,7 +183,7 @@ fn add(container: &mut Json, key: &str, value: Json) -> Result<(), String> {
                 Ok(_) => why,
                 Err(_) => format!("value was not a proper array index: '{key}': {why}"),
             };
-            items.insert(index(key, items.len() + 1).map_err(proper)?, value);
+            items.insert(parse_index(key, items.len() + 1).map_err(proper)?, value);
         }
         _ => {}
     }
@@ -194,14 +196,14 @@ fn remove(container: &mut Json, key: &str) -> Result<Json, String> {
             .swap_remove(key)
             .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}")),
         Json::Array(items) => {
-            let index = index(key, items.len())?;
+            let index = parse_index(key, items.len())?;
             Ok(items.remove(index))
         }
         other => Ok(mem::take(other)),
     }
 }
 
-fn index(key: &str, count: usize) -> Result<usize, String> {
+fn parse_index(key: &str, count: usize) -> Result<usize, String> {
     let number: i64 = key
         .parse()
         .map_err(|_| format!("strconv.Atoi: parsing {key:?}: invalid syntax"))?;

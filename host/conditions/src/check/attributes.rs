@@ -2,7 +2,7 @@
 
 use cel::common::ast::{Expr, IdedExpr};
 
-use super::{Checker, MAX_DEPTH, TypeMistake, Typed, fail, suggestion_suffix};
+use super::{Checker, MAX_DEPTH, TypeMistake, TypedResult, fail, suggestion_suffix};
 use crate::{
     expression::{CelVariable, Expression, IndexExpression, Select},
     functions::{Style, find},
@@ -11,9 +11,9 @@ use crate::{
 };
 
 impl Checker<'_> {
-    pub(super) fn name(&mut self, node: u64, name: &str) -> Typed {
+    pub(super) fn check_identifier(&mut self, node: u64, name: &str) -> TypedResult {
         let global = name.strip_prefix('.');
-        if let (None, Some((index, kind))) = (global, self.local(name)) {
+        if let (None, Some((index, kind))) = (global, self.find_local(name)) {
             return Ok((Expression::Local(index), kind.clone()));
         }
         let name = global.unwrap_or(name);
@@ -29,7 +29,7 @@ impl Checker<'_> {
                 self.uses.namespace = true;
                 (CelVariable::NamespaceObject, Type::Record(RecordType::Namespace))
             }
-            "params" if self.scope.params => (CelVariable::Params, type_or_dyn(&self.scope.params_type)),
+            "params" if self.scope.has_params => (CelVariable::Params, type_or_dyn(&self.scope.params_type)),
             "authorizer" => {
                 self.uses.authorizer = true;
                 (CelVariable::Authorizer, AUTHORIZER)
@@ -41,15 +41,15 @@ impl Checker<'_> {
             _ => {
                 return match type_named(name) {
                     Some(name) => Ok((Expression::Constant(Value::Type(name)), Type::Kind)),
-                    None => fail(node, self.undeclared(name)),
+                    None => fail(node, self.undeclared_message(name)),
                 };
             }
         };
         Ok((Expression::Variable(variable), kind))
     }
 
-    fn undeclared(&self, name: &str) -> String {
-        let more = match (&self.scope.variables, self.scope.params) {
+    fn undeclared_message(&self, name: &str) -> String {
+        let more = match (&self.scope.variables, self.scope.has_params) {
             (Some(_), true) => ", params and variables",
             (Some(_), false) => " and variables",
             (None, _) => "",
@@ -61,7 +61,7 @@ impl Checker<'_> {
         )
     }
 
-    fn composed(&mut self, node: u64, name: &str) -> Option<Typed> {
+    fn check_composed(&mut self, node: u64, name: &str) -> Option<TypedResult> {
         let variables = self.scope.variables.as_ref()?;
         let entry = variables
             .iter()
@@ -86,16 +86,22 @@ impl Checker<'_> {
 
     /// Returns whether the node is the global variable `global_name`, and not a macro's variable with that name.
     pub(super) fn is_global(&self, node: &IdedExpr, global_name: &str) -> bool {
-        matches!(&node.expr, Expr::Ident(name) if name == global_name) && self.local(global_name).is_none()
+        matches!(&node.expr, Expr::Ident(name) if name == global_name) && self.find_local(global_name).is_none()
     }
 
-    pub(super) fn select(&mut self, node: u64, operand: &IdedExpr, field: &str, optional_select: bool) -> Typed {
+    pub(super) fn check_select(
+        &mut self,
+        node: u64,
+        operand: &IdedExpr,
+        field: &str,
+        optional_select: bool,
+    ) -> TypedResult {
         if !optional_select && field == "requestResource" && self.is_global(operand, "authorizer") {
             self.uses.authorizer = true;
             return Ok((Expression::Variable(CelVariable::RequestResource), RESOURCE_CHECK));
         }
         if self.is_global(operand, "variables")
-            && let Some(typed) = self.composed(node, field)
+            && let Some(typed) = self.check_composed(node, field)
         {
             let (expression, kind) = typed?;
             return Ok(if optional_select {
@@ -106,7 +112,7 @@ impl Checker<'_> {
                 (expression, kind)
             });
         }
-        if let Some(name) = self.qualified(operand, field) {
+        if let Some(name) = self.find_qualified_type(operand, field) {
             return Ok((Expression::Constant(Value::Type(name)), Type::Kind));
         }
         let (operand, kind) = self.check(operand)?;
@@ -117,12 +123,12 @@ impl Checker<'_> {
         let select = Select {
             operand,
             field: field.into(),
-            optional: optional_select,
+            is_optional: optional_select,
         };
         Ok((Expression::Select(Box::new(select)), field_kind))
     }
 
-    pub(super) fn has(&mut self, node: u64, only: &IdedExpr) -> Typed {
+    pub(super) fn check_has(&mut self, node: u64, only: &IdedExpr) -> TypedResult {
         let (operand, field) = match &only.expr {
             Expr::Select(select) => (&select.operand, &select.field),
             _ => {
@@ -133,7 +139,7 @@ impl Checker<'_> {
             }
         };
         if self.is_global(operand, "variables")
-            && let Some(typed) = self.composed(only.id, field)
+            && let Some(typed) = self.check_composed(only.id, field)
         {
             typed?;
             return Ok((Expression::Constant(Value::Bool(true)), Type::Bool));
@@ -143,12 +149,18 @@ impl Checker<'_> {
         let select = Select {
             operand,
             field: field.as_str().into(),
-            optional: false,
+            is_optional: false,
         };
         Ok((Expression::Has(Box::new(select)), Type::Bool))
     }
 
-    pub(super) fn index(&mut self, node: u64, operand: &IdedExpr, key: &IdedExpr, optional_index: bool) -> Typed {
+    pub(super) fn check_index(
+        &mut self,
+        node: u64,
+        operand: &IdedExpr,
+        key: &IdedExpr,
+        optional_index: bool,
+    ) -> TypedResult {
         let (operand, kind) = self.check(operand)?;
         let (key, key_kind) = self.check(key)?;
         let (inner, is_optional) = match &kind {
@@ -170,7 +182,7 @@ impl Checker<'_> {
         let index = IndexExpression {
             operand,
             index: key,
-            optional: optional_index,
+            is_optional: optional_index,
         };
         Ok((
             Expression::Index(Box::new(index)),
@@ -179,7 +191,7 @@ impl Checker<'_> {
     }
 }
 
-pub(super) fn json_patch_field(field: &str) -> Option<Type> {
+pub(super) fn json_patch_field_type(field: &str) -> Option<Type> {
     match field {
         "op" | "path" | "from" => Some(Type::String),
         "value" => Some(Type::Dyn),
@@ -211,7 +223,7 @@ fn field_type(node: u64, owner: &Type, field: &str) -> Result<Type, TypeMistake>
             Some(kind) => Ok(kind.clone()),
             None => no_such_field(node, owner, field, &suggestion_suffix(field, declared.fields.keys())),
         },
-        patch if *patch == JSON_PATCH => match json_patch_field(field) {
+        patch if *patch == JSON_PATCH => match json_patch_field_type(field) {
             Some(kind) => Ok(kind),
             None => no_such_field(node, owner, field, ""),
         },

@@ -2,9 +2,9 @@
 
 use cel::common::ast::{Expr, IdedExpr};
 
-use super::{Checker, TypeMistake, Typed, fail};
+use super::{Checker, TypeMistake, TypedResult, fail};
 use crate::{
-    expression::{Each, EachKind, Expression, IndexExpression, ListItem, WithValue},
+    expression::{Comprehension, ComprehensionKind, Expression, IndexExpression, ListItem, WithValue},
     types::{Type, list, map, optional},
     value::Value,
 };
@@ -13,31 +13,31 @@ use crate::{
 const ACCUMULATOR: &str = "__result__";
 
 struct MacroCall<'a> {
-    kind: EachKind,
+    kind: ComprehensionKind,
     variable: &'a IdedExpr,
-    second: Option<&'a IdedExpr>,
+    second_variable: Option<&'a IdedExpr>,
     test: Option<&'a IdedExpr>,
     result: Option<&'a IdedExpr>,
 }
 
 fn macro_arguments<'a>(name: &str, arguments: &'a [IdedExpr]) -> Option<MacroCall<'a>> {
     let quantifier = match name {
-        "all" => Some(EachKind::All),
-        "exists" => Some(EachKind::Exists),
-        "exists_one" | "existsOne" => Some(EachKind::ExistsOne),
+        "all" => Some(ComprehensionKind::All),
+        "exists" => Some(ComprehensionKind::Exists),
+        "exists_one" | "existsOne" => Some(ComprehensionKind::ExistsOne),
         _ => None,
     };
     let transform = match name {
-        "transformList" => Some(EachKind::Map),
-        "transformMap" => Some(EachKind::TransformMap),
-        "transformMapEntry" => Some(EachKind::TransformMapEntry),
+        "transformList" => Some(ComprehensionKind::Map),
+        "transformMap" => Some(ComprehensionKind::TransformMap),
+        "transformMapEntry" => Some(ComprehensionKind::TransformMapEntry),
         _ => None,
     };
     let (kind, variable, second, test, result) = match (name, arguments) {
-        ("map", [variable, result]) => (EachKind::Map, variable, None, None, Some(result)),
-        ("map", [variable, test, result]) => (EachKind::Map, variable, None, Some(test), Some(result)),
-        ("filter", [variable, test]) => (EachKind::Filter, variable, None, Some(test), None),
-        ("sortBy", [variable, key]) => (EachKind::SortBy, variable, None, None, Some(key)),
+        ("map", [variable, result]) => (ComprehensionKind::Map, variable, None, None, Some(result)),
+        ("map", [variable, test, result]) => (ComprehensionKind::Map, variable, None, Some(test), Some(result)),
+        ("filter", [variable, test]) => (ComprehensionKind::Filter, variable, None, Some(test), None),
+        ("sortBy", [variable, key]) => (ComprehensionKind::SortBy, variable, None, None, Some(key)),
         (_, [variable, test]) => (quantifier?, variable, None, Some(test), None),
         (_, [first, second, last]) => match quantifier {
             Some(kind) => (kind, first, Some(second), Some(last), None),
@@ -49,24 +49,30 @@ fn macro_arguments<'a>(name: &str, arguments: &'a [IdedExpr]) -> Option<MacroCal
     Some(MacroCall {
         kind,
         variable,
-        second,
+        second_variable: second,
         test,
         result,
     })
 }
 
-fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -> Result<Type, TypeMistake> {
+fn transformed_type(
+    node: u64,
+    kind: ComprehensionKind,
+    item: Type,
+    key: Type,
+    result: Type,
+) -> Result<Type, TypeMistake> {
     match (kind, result) {
-        (EachKind::TransformMap, result) => Ok(map(key, result)),
-        (EachKind::TransformMapEntry, result @ (Type::Map(..) | Type::Dyn | Type::Free)) => Ok(result),
-        (EachKind::TransformMapEntry, other) => fail(
+        (ComprehensionKind::TransformMap, result) => Ok(map(key, result)),
+        (ComprehensionKind::TransformMapEntry, result @ (Type::Map(..) | Type::Dyn | Type::Free)) => Ok(result),
+        (ComprehensionKind::TransformMapEntry, other) => fail(
             node,
             format!(
                 "found no matching overload for 'cel.@mapInsert': transformMapEntry must give a map but gives '{other}'"
             ),
         ),
         (
-            EachKind::SortBy,
+            ComprehensionKind::SortBy,
             Type::Int
             | Type::Uint
             | Type::Double
@@ -78,15 +84,15 @@ fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -
             | Type::Dyn
             | Type::Free,
         ) => Ok(list(item)),
-        (EachKind::SortBy, other) => fail(node, format!("sortBy cannot sort by a '{other}'")),
+        (ComprehensionKind::SortBy, other) => fail(node, format!("sortBy cannot sort by a '{other}'")),
         (_, result) => Ok(list(result)),
     }
 }
 
 impl Checker<'_> {
-    pub(super) fn macro_call(
+    pub(super) fn check_macro_call(
         &mut self,
-        node: u64,
+        node_id: u64,
         name: &str,
         target: &IdedExpr,
         arguments: &[IdedExpr],
@@ -94,13 +100,15 @@ impl Checker<'_> {
         let Some(call) = macro_arguments(name, arguments) else {
             return match (name, arguments) {
                 ("optMap" | "optFlatMap", [variable, body]) => self
-                    .with_value(node, name == "optFlatMap", target, variable, body)
+                    .check_optional_map(node_id, name == "optFlatMap", target, variable, body)
                     .map(Some),
                 _ => Ok(None),
             };
         };
         let first = variable_name(call.variable)?;
-        if call.kind == EachKind::SortBy && matches!(target.expr, Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_)) {
+        if call.kind == ComprehensionKind::SortBy
+            && matches!(target.expr, Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_))
+        {
             let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
             return fail(target.id, message);
         }
@@ -121,7 +129,7 @@ impl Checker<'_> {
         };
         let item = if is_map { key.clone() } else { value.clone() };
         let slot = self.locals.len();
-        match call.second {
+        match call.second_variable {
             None => self.locals.push((first.to_owned(), item.clone())),
             Some(second) => {
                 let second_name = variable_name(second)?;
@@ -132,22 +140,22 @@ impl Checker<'_> {
                 self.locals.push((second_name.to_owned(), value));
             }
         }
-        let test = call.test.map(|test| self.logical(name, test)).transpose()?;
+        let test = call.test.map(|test| self.check_logical_side(name, test)).transpose()?;
         let result = call
             .result
             .map(|result| Ok((result.id, self.check(result)?)))
             .transpose()?;
         self.locals.truncate(slot);
         let (result, checked) = match result {
-            Some((node, (result, kind))) => (Some(result), transformed(node, call.kind, item, key, kind)?),
-            None if call.kind == EachKind::Filter => (None, list(item)),
+            Some((node, (result, kind))) => (Some(result), transformed_type(node, call.kind, item, key, kind)?),
+            None if call.kind == ComprehensionKind::Filter => (None, list(item)),
             None => (None, Type::Bool),
         };
-        let each = Each {
+        let each = Comprehension {
             kind: call.kind,
             range,
             slot,
-            pairs: call.second.is_some(),
+            binds_pairs: call.second_variable.is_some(),
             test,
             result,
         };
@@ -155,7 +163,7 @@ impl Checker<'_> {
     }
 
     /// Checks Kyverno's `cel.bind(variable, value, body)`. It is compiled like `[value].map(variable, body)[0]`.
-    pub(super) fn bind(&mut self, variable: &IdedExpr, value: &IdedExpr, body: &IdedExpr) -> Typed {
+    pub(super) fn check_bind(&mut self, variable: &IdedExpr, value: &IdedExpr, body: &IdedExpr) -> TypedResult {
         let name = variable_name(variable)?;
         let (value, kind) = self.check(value)?;
         let slot = self.locals.len();
@@ -163,24 +171,34 @@ impl Checker<'_> {
         let typed = self.check(body);
         self.locals.truncate(slot);
         let (result, kind) = typed?;
-        let item = ListItem { value, optional: false };
-        let each = Each {
-            kind: EachKind::Map,
+        let item = ListItem {
+            value,
+            is_optional: false,
+        };
+        let each = Comprehension {
+            kind: ComprehensionKind::Map,
             range: Expression::List([item].into()),
             slot,
-            pairs: false,
+            binds_pairs: false,
             test: None,
             result: Some(result),
         };
         let index = IndexExpression {
             operand: Expression::Each(Box::new(each)),
             index: Expression::Constant(Value::Int(0)),
-            optional: false,
+            is_optional: false,
         };
         Ok((Expression::Index(Box::new(index)), kind))
     }
 
-    fn with_value(&mut self, node: u64, flat: bool, target: &IdedExpr, variable: &IdedExpr, body: &IdedExpr) -> Typed {
+    fn check_optional_map(
+        &mut self,
+        node: u64,
+        flat: bool,
+        target: &IdedExpr,
+        variable: &IdedExpr,
+        body: &IdedExpr,
+    ) -> TypedResult {
         let variable = variable_name(variable)?;
         let (operand, kind) = self.check(target)?;
         let inner = match kind {
@@ -207,7 +225,11 @@ impl Checker<'_> {
                 );
             }
         };
-        let with = WithValue { operand, body, flat };
+        let with = WithValue {
+            operand,
+            body,
+            is_flat: flat,
+        };
         Ok((Expression::WithValue(Box::new(with)), kind))
     }
 }

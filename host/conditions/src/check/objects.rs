@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, StructExpr};
 use serde_json::Value as Json;
 
-use super::{Checker, TypeMistake, Typed, attributes::json_patch_field, fail, without_optional};
+use super::{Checker, TypeMistake, TypedResult, attributes::json_patch_field_type, fail, without_optional};
 use crate::{
     Structure,
     expression::{Expression, ListItem, MapEntry},
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The type names with dots that may occur in expressions.
-const QUALIFIED: [&str; 9] = [
+const QUALIFIED_TYPES: [&str; 9] = [
     "google.protobuf.Timestamp",
     "google.protobuf.Duration",
     "net.IP",
@@ -28,14 +28,14 @@ const QUALIFIED: [&str; 9] = [
 ];
 
 /// The type name of an object that a mutation applies.
-const OBJECT: &str = "Object";
+const OBJECT_TYPE: &str = "Object";
 
 struct CheckedField<'a> {
-    node: u64,
+    node_id: u64,
     name: &'a str,
     value: Expression,
     kind: Type,
-    optional: bool,
+    is_optional: bool,
 }
 
 #[derive(Debug)]
@@ -62,16 +62,16 @@ impl SetValue {
 }
 
 fn field_misfit(path: &str, name: &str, kind: &Type, structure: Option<&Structure>) -> Option<String> {
-    if let Type::Part(made) = item(kind)
-        && **made != format!("{path}.{name}")
+    if let Type::Part(part_path) = innermost_item(kind)
+        && **part_path != format!("{path}.{name}")
     {
-        return Some(format!("{path}.{name} has the type of its path, and not {made}"));
+        return Some(format!("{path}.{name} has the type of its path, and not {part_path}"));
     }
     let structure = structure?;
     if !structure.has_field(path, name) {
         return Some(format!("{path} has no field {name:?}"));
     }
-    structure.refused(path, name, &sample(kind)?)
+    structure.field_refusal(path, name, &sample_value(kind)?)
 }
 
 /// Returns the path and the value that an operation of a JSON Patch sets. Parts of the value that are not literals are
@@ -83,7 +83,7 @@ fn set_path(fields: &[CheckedField<'_>]) -> Option<SetValue> {
         _ => None,
     };
     let value = match literal("op")? {
-        "add" | "replace" => field("value").map_or(Json::Null, |field| known_parts(&field.value, &field.kind)),
+        "add" | "replace" => field("value").map_or(Json::Null, |field| known_json(&field.value, &field.kind)),
         "copy" | "move" => Json::Null,
         _ => return None,
     };
@@ -93,7 +93,7 @@ fn set_path(fields: &[CheckedField<'_>]) -> Option<SetValue> {
     })
 }
 
-fn known_parts(value: &Expression, kind: &Type) -> Json {
+fn known_json(value: &Expression, kind: &Type) -> Json {
     match value {
         Expression::Constant(Value::String(text)) => (**text).into(),
         Expression::Constant(Value::Int(number)) => (*number).into(),
@@ -101,34 +101,34 @@ fn known_parts(value: &Expression, kind: &Type) -> Json {
             .iter()
             .filter_map(|entry| match &entry.key {
                 Expression::Constant(Value::String(key)) => {
-                    Some((key.to_string(), known_parts(&entry.value, &Type::Dyn)))
+                    Some((key.to_string(), known_json(&entry.value, &Type::Dyn)))
                 }
                 _ => None,
             })
             .collect::<serde_json::Map<_, _>>()
             .into(),
         Expression::List(items) => {
-            let item = |item: &ListItem| known_parts(&item.value, &Type::Dyn);
+            let item = |item: &ListItem| known_json(&item.value, &Type::Dyn);
             items.iter().map(item).collect()
         }
         // An object literal is represented by an empty object here. Its fields are checked separately: there is a
         // `SetValue::Field` for each of them.
         Expression::Part(..) => serde_json::Map::new().into(),
         Expression::Constant(Value::Bool(value)) => (*value).into(),
-        _ => sample(kind).unwrap_or_default(),
+        _ => sample_value(kind).unwrap_or_default(),
     }
 }
 
 /// Returns the type of the items of a list, or of the innermost items if lists are nested. A type that is not a list is
 /// returned unchanged.
-fn item(kind: &Type) -> &Type {
+fn innermost_item(kind: &Type) -> &Type {
     match kind {
-        Type::List(items) => item(items),
+        Type::List(items) => innermost_item(items),
         kind => kind,
     }
 }
 
-fn sample(kind: &Type) -> Option<Json> {
+fn sample_value(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
         // Every number has the sample 1. A double without a fraction may be set in an integer field, and 1 fits both a
@@ -136,28 +136,33 @@ fn sample(kind: &Type) -> Option<Json> {
         Type::Int | Type::Uint | Type::Double => 1.into(),
         Type::String => "".into(),
         Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),
-        Type::List(items) => sample(items).filter(|item| !item.is_object()).into_iter().collect(),
+        Type::List(items) => sample_value(items)
+            .filter(|item| !item.is_object())
+            .into_iter()
+            .collect(),
         _ => return None,
     })
 }
 
 impl Checker<'_> {
-    pub(super) fn qualified(&self, operand: &IdedExpr, field: &str) -> Option<&'static str> {
-        let name = format!("{}.{field}", self.dotted(operand)?);
-        QUALIFIED.into_iter().find(|qualified_name| **qualified_name == name)
+    pub(super) fn find_qualified_type(&self, operand: &IdedExpr, field: &str) -> Option<&'static str> {
+        let name = format!("{}.{field}", self.dotted_name(operand)?);
+        QUALIFIED_TYPES
+            .into_iter()
+            .find(|qualified_name| **qualified_name == name)
     }
 
-    fn dotted(&self, node: &IdedExpr) -> Option<String> {
+    fn dotted_name(&self, node: &IdedExpr) -> Option<String> {
         match &node.expr {
-            Expr::Ident(name) if self.local(name).is_none() => Some(name.clone()),
-            Expr::Select(select) => Some(format!("{}.{}", self.dotted(&select.operand)?, select.field)),
+            Expr::Ident(name) if self.find_local(name).is_none() => Some(name.clone()),
+            Expr::Select(select) => Some(format!("{}.{}", self.dotted_name(&select.operand)?, select.field)),
             _ => None,
         }
     }
 
-    pub(super) fn object(&mut self, node: u64, object: &StructExpr) -> Typed {
+    pub(super) fn check_object(&mut self, node_id: u64, object: &StructExpr) -> TypedResult {
         let name = object.type_name.strip_prefix('.').unwrap_or(&object.type_name);
-        let is_part = name == OBJECT || name.strip_prefix(OBJECT).is_some_and(|rest| rest.starts_with('.'));
+        let is_part = name == OBJECT_TYPE || name.strip_prefix(OBJECT_TYPE).is_some_and(|rest| rest.starts_with('.'));
         if self.scope.mutates && is_part {
             let fields = self.object_fields(object, |_, _| Ok(None))?;
             self.set_values.extend(fields.iter().map(|field| SetValue::Field {
@@ -165,10 +170,10 @@ impl Checker<'_> {
                 name: field.name.into(),
                 kind: field.kind.clone(),
             }));
-            return Ok((part(name, fields), Type::Part(name.into())));
+            return Ok((part_expression(name, fields), Type::Part(name.into())));
         }
         if self.scope.mutates && name == "JSONPatch" {
-            let fields = self.object_fields(object, |node, field| match json_patch_field(field) {
+            let fields = self.object_fields(object, |node, field| match json_patch_field_type(field) {
                 Some(kind) => Ok(Some(kind)),
                 None => fail(
                     node,
@@ -176,12 +181,12 @@ impl Checker<'_> {
                 ),
             })?;
             self.set_values.extend(set_path(&fields));
-            return Ok((part(name, fields), JSON_PATCH));
+            return Ok((part_expression(name, fields), JSON_PATCH));
         }
         match name.strip_prefix("google.protobuf.") {
-            Some(name) => self.well_known(node, name, object),
+            Some(name) => self.check_well_known(node_id, name, object),
             None => fail(
-                node,
+                node_id,
                 format!("undeclared reference to '{name}': objects of this type cannot be made here"),
             ),
         }
@@ -217,31 +222,31 @@ impl Checker<'_> {
                 );
             }
             fields.push(CheckedField {
-                node: entry.id,
+                node_id: entry.id,
                 name: &field.field,
                 value,
                 kind,
-                optional: field.optional,
+                is_optional: field.optional,
             });
         }
         Ok(fields)
     }
 
     /// Checks a literal of a well-known protobuf type, such as `Timestamp`. CEL converts it to a plain value.
-    fn well_known(&mut self, node: u64, name: &str, object: &StructExpr) -> Typed {
+    fn check_well_known(&mut self, node_id: u64, name: &str, object: &StructExpr) -> TypedResult {
         let wrapper = |kind: Type| (kind.clone(), vec![("value", kind)]);
-        let moment = || vec![("seconds", Type::Int), ("nanos", Type::Int)];
-        let members = || map(Type::String, Type::Dyn);
-        let (kind, declared) = match name {
+        let moment_fields = || vec![("seconds", Type::Int), ("nanos", Type::Int)];
+        let string_map = || map(Type::String, Type::Dyn);
+        let (kind, declared_fields) = match name {
             "BoolValue" => wrapper(Type::Bool),
             "BytesValue" => wrapper(Type::Bytes),
             "DoubleValue" | "FloatValue" => wrapper(Type::Double),
             "Int32Value" | "Int64Value" => wrapper(Type::Int),
             "UInt32Value" | "UInt64Value" => wrapper(Type::Uint),
             "StringValue" => wrapper(Type::String),
-            "Duration" => (Type::Duration, moment()),
-            "Timestamp" => (Type::Timestamp, moment()),
-            "Struct" => (members(), vec![("fields", members())]),
+            "Duration" => (Type::Duration, moment_fields()),
+            "Timestamp" => (Type::Timestamp, moment_fields()),
+            "Struct" => (string_map(), vec![("fields", string_map())]),
             "ListValue" => (list(Type::Dyn), vec![("values", list(Type::Dyn))]),
             "Value" => (
                 Type::Dyn,
@@ -250,13 +255,13 @@ impl Checker<'_> {
                     ("number_value", Type::Double),
                     ("string_value", Type::String),
                     ("bool_value", Type::Bool),
-                    ("struct_value", members()),
+                    ("struct_value", string_map()),
                     ("list_value", list(Type::Dyn)),
                 ],
             ),
             _ => {
                 return fail(
-                    node,
+                    node_id,
                     format!(
                         "undeclared reference to 'google.protobuf.{name}': objects of this type cannot be made here"
                     ),
@@ -264,7 +269,10 @@ impl Checker<'_> {
             }
         };
         let mut fields = self.object_fields(object, |node, field| {
-            match declared.iter().find(|(declared_name, _)| *declared_name == field) {
+            match declared_fields
+                .iter()
+                .find(|(declared_name, _)| *declared_name == field)
+            {
                 Some((_, kind)) => Ok(Some(kind.clone())),
                 None => fail(
                     node,
@@ -272,8 +280,8 @@ impl Checker<'_> {
                 ),
             }
         })?;
-        if let Some(field) = fields.iter().find(|field| field.optional) {
-            return fail(field.node, "an optional field cannot be set here");
+        if let Some(field) = fields.iter().find(|field| field.is_optional) {
+            return fail(field.node_id, "an optional field cannot be set here");
         }
         let constructor = match kind {
             Type::Duration => find("@duration", Style::Global),
@@ -281,11 +289,11 @@ impl Checker<'_> {
             _ => None,
         };
         let Some(constructor) = constructor else {
-            let null = name == "Value" && fields.iter().any(|field| field.name == "null_value");
+            let is_null_value = name == "Value" && fields.iter().any(|field| field.name == "null_value");
             let field_value = fields.pop().map(|field| field.value);
             let value = field_value
-                .filter(|_| !null)
-                .unwrap_or_else(|| Expression::Constant(zero(&kind)));
+                .filter(|_| !is_null_value)
+                .unwrap_or_else(|| Expression::Constant(zero_value(&kind)));
             return Ok((value, kind));
         };
         let mut arguments = [Expression::Constant(Value::Int(0)), Expression::Constant(Value::Int(0))];
@@ -298,16 +306,16 @@ impl Checker<'_> {
     }
 }
 
-fn part(path: &str, fields: Vec<CheckedField<'_>>) -> Expression {
+fn part_expression(path: &str, fields: Vec<CheckedField<'_>>) -> Expression {
     let entry = |field: CheckedField<'_>| MapEntry {
         key: Expression::Constant(Value::string(field.name)),
         value: field.value,
-        optional: field.optional,
+        is_optional: field.is_optional,
     };
     Expression::Part(path.into(), fields.into_iter().map(entry).collect())
 }
 
-fn zero(kind: &Type) -> Value<'static> {
+fn zero_value(kind: &Type) -> Value<'static> {
     match kind {
         Type::Bool => Value::Bool(false),
         Type::Bytes => Value::Bytes(Arc::from([])),

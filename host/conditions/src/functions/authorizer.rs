@@ -7,8 +7,9 @@ use admittance_admission::{
 };
 
 use super::{
-    Library, some_or,
+    Library,
     typed::{CelType, DecisionMarker, Str},
+    value_or_error,
 };
 use crate::{
     machine::{Fault, Halt, Machine},
@@ -194,23 +195,23 @@ pub(super) fn register(library: &mut Library) {
 }
 
 fn register_checks(library: &mut Library) {
-    library.member::<(Authorizer, Str), PathCheck>("path", |machine, (authorizer, path)| {
+    library.add_member::<(Authorizer, Str), PathCheck>("path", |machine, (authorizer, path)| {
         let check = authorizer.with_target(machine, &path, || {
             CheckTarget::Attributes(AccessAttributes::Path {
                 verb: String::new(),
                 path: path.to_string(),
             })
         })?;
-        some_or((!path.is_empty()).then_some(check), "path must not be empty")
+        value_or_error((!path.is_empty()).then_some(check), "path must not be empty")
     });
-    library.member::<(Authorizer, Str), GroupCheck>("group", |machine, (authorizer, group)| {
+    library.add_member::<(Authorizer, Str), GroupCheck>("group", |machine, (authorizer, group)| {
         authorizer.with_target(machine, &group, || CheckTarget::Group(group.to_string()))
     });
-    library.member::<(Authorizer, Str, Str), Authorizer>("serviceAccount", |machine, (_, namespace, name)| {
+    library.add_member::<(Authorizer, Str, Str), Authorizer>("serviceAccount", |machine, (_, namespace, name)| {
         machine.charge_bytes(namespace.len() + name.len())?;
         service_account(&namespace, &name)
     });
-    library.member::<(GroupCheck, Str), ResourceCheck>("resource", |machine, (check, resource)| {
+    library.add_member::<(GroupCheck, Str), ResourceCheck>("resource", |machine, (check, resource)| {
         let CheckTarget::Group(group) = &check.target else {
             return Err(Fault::no_overload());
         };
@@ -229,7 +230,7 @@ fn register_checks(library: &mut Library) {
         })
     });
     for field in ["subresource", "namespace", "name", "fieldSelector", "labelSelector"] {
-        library.member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
+        library.add_member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
             if field.ends_with("Selector") {
                 // Kubernetes charges a fixed cost for the selector, and a cost for each requirement in it. It assumes
                 // that every two bytes of the selector are a requirement.
@@ -263,23 +264,24 @@ fn register_checks(library: &mut Library) {
 }
 
 fn register_decisions(library: &mut Library) {
-    library
-        .member::<(PathCheck, Str), DecisionMarker>("check", |machine, (check, verb)| decide(machine, &check, &verb));
-    library.member::<(ResourceCheck, Str), DecisionMarker>("check", |machine, (check, verb)| {
+    library.add_member::<(PathCheck, Str), DecisionMarker>("check", |machine, (check, verb)| {
         decide(machine, &check, &verb)
     });
-    library.member::<(DecisionMarker,), bool>("allowed", |_, (answer,)| {
+    library.add_member::<(ResourceCheck, Str), DecisionMarker>("check", |machine, (check, verb)| {
+        decide(machine, &check, &verb)
+    });
+    library.add_member::<(DecisionMarker,), bool>("allowed", |_, (answer,)| {
         Ok((*answer).as_ref().is_ok_and(|access| access.allowed))
     });
-    library.member::<(DecisionMarker,), Str>("reason", |_, (answer,)| {
+    library.add_member::<(DecisionMarker,), Str>("reason", |_, (answer,)| {
         Ok((*answer)
             .as_ref()
             .map(|access| access.reason.clone())
             .unwrap_or_default()
             .into())
     });
-    library.member::<(DecisionMarker,), bool>("errored", |_, (answer,)| Ok(answer.is_err()));
-    library.member::<(DecisionMarker,), Str>("error", |_, (answer,)| {
+    library.add_member::<(DecisionMarker,), bool>("errored", |_, (answer,)| Ok(answer.is_err()));
+    library.add_member::<(DecisionMarker,), Str>("error", |_, (answer,)| {
         Ok((*answer)
             .as_ref()
             .err()
@@ -314,7 +316,7 @@ fn service_account(namespace: &str, name: &str) -> Result<Arc<AccessCheck>, Faul
 fn decide(machine: &mut Machine<'_>, check: &AccessCheck, verb: &str) -> Result<Arc<Answer>, Fault> {
     machine.charge_question(QUESTION_COST)?;
     let question = check.question(verb).ok_or_else(Fault::no_overload)?;
-    match machine.answers.get(&question) {
+    match machine.authorizer_answers.get(&question) {
         Some(answer) => Ok(answer),
         None => Err(Fault::Halt(Halt::Question(Box::new(question)))),
     }

@@ -4,9 +4,9 @@ use std::{cmp::Ordering, sync::Arc};
 
 use super::{
     Library, Style,
-    operators::order,
-    some_or,
+    operators::compare_values,
     typed::{A, Dyn, ListOf, OptionalOf},
+    value_or_error,
 };
 use crate::{
     machine::{Fault, Machine, Outcome},
@@ -15,12 +15,12 @@ use crate::{
 };
 
 pub(super) fn register(library: &mut Library) {
-    lists(library);
-    library.member::<(ListOf<A>, A), i64>("indexOf", |machine, (list, value)| {
+    register_list_functions(library);
+    library.add_member::<(ListOf<A>, A), i64>("indexOf", |machine, (list, value)| {
         let position = machine.position(&value, list.iter())?;
         Ok(position.map_or(-1, |index| index as i64))
     });
-    library.member::<(ListOf<A>, A), i64>("lastIndexOf", |machine, (list, target)| {
+    library.add_member::<(ListOf<A>, A), i64>("lastIndexOf", |machine, (list, target)| {
         let mut last_index = -1;
         for (item_index, item) in (0_i64..).zip(list.iter()) {
             machine.charge(1)?;
@@ -30,13 +30,13 @@ pub(super) fn register(library: &mut Library) {
         }
         Ok(last_index)
     });
-    library.global::<(ListOf<A>, ListOf<A>), bool>("sets.contains", |machine, (list, required)| {
+    library.add_global::<(ListOf<A>, ListOf<A>), bool>("sets.contains", |machine, (list, required)| {
         contains_all(machine, &list, &required)
     });
-    library.global::<(ListOf<A>, ListOf<A>), bool>("sets.equivalent", |machine, (one, other)| {
+    library.add_global::<(ListOf<A>, ListOf<A>), bool>("sets.equivalent", |machine, (one, other)| {
         Ok(contains_all(machine, &one, &other)? && contains_all(machine, &other, &one)?)
     });
-    library.global::<(ListOf<A>, ListOf<A>), bool>("sets.intersects", |machine, (one, other)| {
+    library.add_global::<(ListOf<A>, ListOf<A>), bool>("sets.intersects", |machine, (one, other)| {
         for item in one.iter() {
             if machine.position(&item, other.iter())?.is_some() {
                 return Ok(true);
@@ -44,8 +44,8 @@ pub(super) fn register(library: &mut Library) {
         }
         Ok(false)
     });
-    list_extension(library);
-    optional_values(library);
+    register_list_extension(library);
+    register_optional_functions(library);
 }
 
 fn charge_list(machine: &mut Machine<'_>, items: usize) -> Result<(), Fault> {
@@ -67,31 +67,31 @@ fn charge_comparisons(machine: &mut Machine<'_>, items: usize, first: Option<&Va
     machine.charge(size.saturating_mul(2).saturating_add(text_cost))
 }
 
-fn list_extension(library: &mut Library) {
-    library.member::<(ListOf<A>, i64, i64), ListOf<A>>("slice", |machine, (list, start, end)| {
-        let wrong = |why: &str| Err(Fault::error(format!("cannot slice({start}, {end}), {why}")));
+fn register_list_extension(library: &mut Library) {
+    library.add_member::<(ListOf<A>, i64, i64), ListOf<A>>("slice", |machine, (list, start, end)| {
+        let slice_error = |why: &str| Err(Fault::error(format!("cannot slice({start}, {end}), {why}")));
         let (Ok(from), Ok(to)) = (usize::try_from(start), usize::try_from(end)) else {
-            return wrong("negative indexes not supported");
+            return slice_error("negative indexes not supported");
         };
         if from > to {
-            return wrong("start index must be less than or equal to end index");
+            return slice_error("start index must be less than or equal to end index");
         }
         if list.len() < to {
-            return wrong(&format!("list is length {}", list.len()));
+            return slice_error(&format!("list is length {}", list.len()));
         }
         charge_list(machine, to - from)?;
         Ok(list.iter().skip(from).take(to - from).collect())
     });
-    library.member::<(ListOf<ListOf<A>>,), ListOf<A>>("flatten", |machine, (list,)| flatten(machine, &list, 1));
-    library.member::<(ListOf<Dyn>, i64), ListOf<Dyn>>("flatten", |machine, (list, depth)| {
+    library.add_member::<(ListOf<ListOf<A>>,), ListOf<A>>("flatten", |machine, (list,)| flatten(machine, &list, 1));
+    library.add_member::<(ListOf<Dyn>, i64), ListOf<Dyn>>("flatten", |machine, (list, depth)| {
         let depth = usize::try_from(depth).ok();
-        flatten(machine, &list, some_or(depth, "level must be non-negative")?)
+        flatten(machine, &list, value_or_error(depth, "level must be non-negative")?)
     });
-    library.member::<(ListOf<A>,), ListOf<A>>("reverse", |machine, (list,)| {
+    library.add_member::<(ListOf<A>,), ListOf<A>>("reverse", |machine, (list,)| {
         charge_list(machine, list.len())?;
         Ok((0..list.len()).rev().filter_map(|index| list.get(index)).collect())
     });
-    library.member::<(ListOf<A>,), ListOf<A>>("distinct", |machine, (list,)| {
+    library.add_member::<(ListOf<A>,), ListOf<A>>("distinct", |machine, (list,)| {
         charge_comparisons(machine, list.len(), list.get(0).as_ref())?;
         let mut unique: Vec<Value<'_>> = Vec::new();
         'items: for item in list.iter() {
@@ -104,12 +104,12 @@ fn list_extension(library: &mut Library) {
         }
         Ok(unique.into_iter().collect())
     });
-    library.global::<(i64,), ListOf<i64>>("lists.range", |machine, (count,)| {
+    library.add_global::<(i64,), ListOf<i64>>("lists.range", |machine, (count,)| {
         let count = count.max(0);
         charge_list(machine, usize::try_from(count).unwrap_or(usize::MAX))?;
         Ok((0..count).map(Value::Int).collect())
     });
-    let comparable = [
+    let sortable_types = [
         Type::Int,
         Type::Uint,
         Type::Double,
@@ -119,22 +119,25 @@ fn list_extension(library: &mut Library) {
         Type::String,
         Type::Bytes,
     ];
-    let signatures = comparable.map(|kind| (vec![list_of(kind.clone())], list_of(kind)));
-    library.polymorphic("sort", Style::Member, signatures, |machine, arguments| {
+    let signatures = sortable_types.map(|kind| (vec![list_of(kind.clone())], list_of(kind)));
+    library.add_polymorphic("sort", Style::Member, signatures, |machine, arguments| {
         let items: Vec<_> = only_list(arguments)?.iter().collect();
         let keys = items.clone();
-        Ok(Value::list(sorted(machine, items, &keys)?))
+        Ok(Value::list(sort_by_keys(machine, items, &keys)?))
     });
-    library.member::<(ListOf<A>,), OptionalOf<A>>("first", |_, (list,)| Ok(list.get(0).map(Arc::new)));
-    library.member::<(ListOf<A>,), OptionalOf<A>>("last", |_, (list,)| {
+    library.add_member::<(ListOf<A>,), OptionalOf<A>>("first", |_, (list,)| Ok(list.get(0).map(Arc::new)));
+    library.add_member::<(ListOf<A>,), OptionalOf<A>>("last", |_, (list,)| {
         Ok(list.len().checked_sub(1).and_then(|last| list.get(last)).map(Arc::new))
     });
-    library
-        .global::<(ListOf<OptionalOf<A>>,), ListOf<A>>("optional.unwrap", |machine, (list,)| unwrapped(machine, &list));
-    library.member::<(ListOf<OptionalOf<A>>,), ListOf<A>>("unwrapOpt", |machine, (list,)| unwrapped(machine, &list));
+    library.add_global::<(ListOf<OptionalOf<A>>,), ListOf<A>>("optional.unwrap", |machine, (list,)| {
+        unwrap_items(machine, &list)
+    });
+    library.add_member::<(ListOf<OptionalOf<A>>,), ListOf<A>>("unwrapOpt", |machine, (list,)| {
+        unwrap_items(machine, &list)
+    });
 }
 
-fn unwrapped<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Result<CelList<'a>, Fault> {
+fn unwrap_items<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Result<CelList<'a>, Fault> {
     machine.charge_items(list.len())?;
     let mut values = Vec::new();
     for item in list.iter() {
@@ -151,20 +154,20 @@ fn unwrapped<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Result<CelLis
 fn flatten<'a>(machine: &mut Machine<'a>, list: &CelList<'a>, depth: usize) -> Result<CelList<'a>, Fault> {
     charge_list(machine, list.len())?;
     let mut flat = Vec::new();
-    let mut open = vec![(list.clone(), 0)];
-    while let Some((list, next)) = open.pop() {
-        let Some(item) = list.get(next) else { continue };
+    let mut open_lists = vec![(list.clone(), 0)];
+    while let Some((list, next_index)) = open_lists.pop() {
+        let Some(item) = list.get(next_index) else { continue };
         machine.charge(1)?;
-        open.push((list, next + 1));
+        open_lists.push((list, next_index + 1));
         match item {
-            Value::List(inner) if open.len() <= depth => open.push((inner, 0)),
+            Value::List(inner) if open_lists.len() <= depth => open_lists.push((inner, 0)),
             item => flat.push(item),
         }
     }
     Ok(flat.into_iter().collect())
 }
 
-pub(crate) fn sorted<'a>(
+pub(crate) fn sort_by_keys<'a>(
     machine: &mut Machine<'a>,
     items: Vec<Value<'a>>,
     keys: &[Value<'a>],
@@ -198,41 +201,43 @@ fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
     })
 }
 
-fn lists(library: &mut Library) {
+fn register_list_functions(library: &mut Library) {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
-    let ordered = [Bool, Int, Uint, Double, String, Bytes, Duration, Timestamp];
+    let ordered_types = [Bool, Int, Uint, Double, String, Bytes, Duration, Timestamp];
     let list_signatures = |kinds: &[Type]| -> Vec<_> {
         let signature = |kind: &Type| (vec![list_of(kind.clone())], kind.clone());
         kinds.iter().map(signature).collect()
     };
-    let tests = list_signatures(&ordered).into_iter().map(|(list, _)| (list, Bool));
-    library.polymorphic("isSorted", Style::Member, tests, |machine, arguments| {
+    let sorted_signatures = list_signatures(&ordered_types)
+        .into_iter()
+        .map(|(list, _)| (list, Bool));
+    library.add_polymorphic("isSorted", Style::Member, sorted_signatures, |machine, arguments| {
         is_sorted(machine, only_list(arguments)?)
     });
     let extremes: [(&str, &str, fn(Ordering) -> bool); 2] = [
         ("min", "min called on empty list", Ordering::is_lt),
         ("max", "max called on empty list", Ordering::is_gt),
     ];
-    for (name, empty, better) in extremes {
-        library.polymorphic(
+    for (name, empty_message, is_better) in extremes {
+        library.add_polymorphic(
             name,
             Style::Member,
-            list_signatures(&ordered),
+            list_signatures(&ordered_types),
             move |machine, arguments| {
                 let mut best: Option<Value<'_>> = None;
                 for item in only_list(arguments)?.iter() {
                     machine.charge(1)?;
                     best = match best {
-                        Some(best) if !order(machine, &item, &best)?.is_some_and(better) => Some(best),
+                        Some(best) if !compare_values(machine, &item, &best)?.is_some_and(is_better) => Some(best),
                         _ => Some(item),
                     };
                 }
-                some_or(best, empty)
+                value_or_error(best, empty_message)
             },
         );
     }
     let summands = list_signatures(&[Int, Uint, Double, Duration]);
-    library.polymorphic("sum", Style::Member, summands, |machine, arguments| {
+    library.add_polymorphic("sum", Style::Member, summands, |machine, arguments| {
         sum(machine, only_list(arguments)?)
     });
 }
@@ -245,15 +250,15 @@ fn only_list<'v, 'a>(arguments: &'v [Value<'a>]) -> Result<&'v CelList<'a>, Faul
 }
 
 fn is_sorted<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Outcome<'a> {
-    let mut before: Option<Value<'a>> = None;
+    let mut previous: Option<Value<'a>> = None;
     for item in list.iter() {
         machine.charge(1)?;
-        if let Some(before) = &before
-            && order(machine, before, &item)?.is_some_and(Ordering::is_gt)
+        if let Some(before) = &previous
+            && compare_values(machine, before, &item)?.is_some_and(Ordering::is_gt)
         {
             return Ok(Value::Bool(false));
         }
-        before = Some(item);
+        previous = Some(item);
     }
     Ok(Value::Bool(true))
 }
@@ -265,11 +270,13 @@ fn sum<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Outcome<'a> {
         machine.charge(1)?;
         total = Some(match (total, item) {
             (None, item @ (Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Duration(_))) => item,
-            (Some(Value::Int(one)), Value::Int(other)) => Value::Int(some_or(one.checked_add(other), OVERFLOW)?),
-            (Some(Value::Uint(one)), Value::Uint(other)) => Value::Uint(some_or(one.checked_add(other), OVERFLOW)?),
+            (Some(Value::Int(one)), Value::Int(other)) => Value::Int(value_or_error(one.checked_add(other), OVERFLOW)?),
+            (Some(Value::Uint(one)), Value::Uint(other)) => {
+                Value::Uint(value_or_error(one.checked_add(other), OVERFLOW)?)
+            }
             (Some(Value::Double(one)), Value::Double(other)) => Value::Double(one + other),
             (Some(Value::Duration(one)), Value::Duration(other)) => {
-                Value::Duration(some_or(one.checked_add(other), OVERFLOW)?)
+                Value::Duration(value_or_error(one.checked_add(other), OVERFLOW)?)
             }
             _ => return Err(Fault::no_overload()),
         });
@@ -286,19 +293,19 @@ fn contains_all<'a>(machine: &mut Machine<'a>, list: &CelList<'a>, required: &Ce
     Ok(true)
 }
 
-fn optional_values(library: &mut Library) {
-    library.global::<(A,), OptionalOf<A>>("optional.of", |_, (value,)| Ok(Some(Arc::new(value))));
-    library.global::<(A,), OptionalOf<A>>("optional.ofNonZeroValue", |_, (value,)| {
+fn register_optional_functions(library: &mut Library) {
+    library.add_global::<(A,), OptionalOf<A>>("optional.of", |_, (value,)| Ok(Some(Arc::new(value))));
+    library.add_global::<(A,), OptionalOf<A>>("optional.ofNonZeroValue", |_, (value,)| {
         Ok((!value.is_zero()).then(|| Arc::new(value)))
     });
-    library.global::<(), OptionalOf<A>>("optional.none", |_, ()| Ok(None));
-    library.member::<(OptionalOf<A>,), bool>("hasValue", |_, (value,)| Ok(value.is_some()));
-    library.member::<(OptionalOf<A>,), A>("value", |_, (value,)| match value {
+    library.add_global::<(), OptionalOf<A>>("optional.none", |_, ()| Ok(None));
+    library.add_member::<(OptionalOf<A>,), bool>("hasValue", |_, (value,)| Ok(value.is_some()));
+    library.add_member::<(OptionalOf<A>,), A>("value", |_, (value,)| match value {
         Some(value) => Ok((*value).clone()),
         None => Err(Fault::error("optional.none() dereference")),
     });
-    library.member::<(OptionalOf<A>, OptionalOf<A>), OptionalOf<A>>("or", |_, (one, other)| Ok(one.or(other)));
-    library.member::<(OptionalOf<A>, A), A>("orValue", |_, (value, other)| {
+    library.add_member::<(OptionalOf<A>, OptionalOf<A>), OptionalOf<A>>("or", |_, (one, other)| Ok(one.or(other)));
+    library.add_member::<(OptionalOf<A>, A), A>("orValue", |_, (value, other)| {
         Ok(value.map_or(other, |value| (*value).clone()))
     });
 }

@@ -5,9 +5,10 @@ use std::{str::FromStr, sync::Arc};
 use ::time::OffsetDateTime;
 
 use super::{
-    Library, Style, some_or,
+    Library, Style,
     time::{duration_text, timestamp_text},
     typed::{A, B, Bytes, Dyn, ListOf, MapOf, Str, TypeMarker},
+    value_or_error,
 };
 use crate::{
     machine::{Fault, Machine},
@@ -17,51 +18,51 @@ use crate::{
 const OVERFLOW: &str = "integer overflow";
 
 pub(super) fn register(library: &mut Library) {
-    library.global::<(i64,), i64>("int", |_, (value,)| Ok(value));
-    library.global::<(u64,), i64>("int", |_, (value,)| some_or(value.try_into().ok(), OVERFLOW));
-    library.global::<(f64,), i64>("int", |_, (value,)| {
+    library.add_global::<(i64,), i64>("int", |_, (value,)| Ok(value));
+    library.add_global::<(u64,), i64>("int", |_, (value,)| value_or_error(value.try_into().ok(), OVERFLOW));
+    library.add_global::<(f64,), i64>("int", |_, (value,)| {
         // As a double, `i64::MAX` is rounded up to 2^63. This number is already too large for an integer, so the double
         // must be smaller than 2^63.
-        some_or((value.abs() < i64::MAX as f64).then_some(value as i64), OVERFLOW)
+        value_or_error((value.abs() < i64::MAX as f64).then_some(value as i64), OVERFLOW)
     });
-    library.global::<(Str,), i64>("int", |machine, (text,)| parse(machine, &text, "ParseInt"));
-    library.global::<(OffsetDateTime,), i64>("int", |_, (time,)| Ok(time.unix_timestamp()));
+    library.add_global::<(Str,), i64>("int", |machine, (text,)| parse(machine, &text, "ParseInt"));
+    library.add_global::<(OffsetDateTime,), i64>("int", |_, (time,)| Ok(time.unix_timestamp()));
 
-    library.global::<(u64,), u64>("uint", |_, (value,)| Ok(value));
-    library.global::<(i64,), u64>("uint", |_, (value,)| some_or(value.try_into().ok(), OVERFLOW));
-    library.global::<(f64,), u64>("uint", |_, (value,)| {
+    library.add_global::<(u64,), u64>("uint", |_, (value,)| Ok(value));
+    library.add_global::<(i64,), u64>("uint", |_, (value,)| value_or_error(value.try_into().ok(), OVERFLOW));
+    library.add_global::<(f64,), u64>("uint", |_, (value,)| {
         let fits = value >= 0.0 && value < u64::MAX as f64;
-        some_or(fits.then_some(value as u64), OVERFLOW)
+        value_or_error(fits.then_some(value as u64), OVERFLOW)
     });
-    library.global::<(Str,), u64>("uint", |machine, (text,)| parse(machine, &text, "ParseUint"));
+    library.add_global::<(Str,), u64>("uint", |machine, (text,)| parse(machine, &text, "ParseUint"));
 
-    library.global::<(f64,), f64>("double", |_, (value,)| Ok(value));
-    library.global::<(i64,), f64>("double", |_, (value,)| Ok(value as f64));
-    library.global::<(u64,), f64>("double", |_, (value,)| Ok(value as f64));
-    library.global::<(Str,), f64>("double", |machine, (text,)| parse(machine, &text, "ParseFloat"));
+    library.add_global::<(f64,), f64>("double", |_, (value,)| Ok(value));
+    library.add_global::<(i64,), f64>("double", |_, (value,)| Ok(value as f64));
+    library.add_global::<(u64,), f64>("double", |_, (value,)| Ok(value as f64));
+    library.add_global::<(Str,), f64>("double", |machine, (text,)| parse(machine, &text, "ParseFloat"));
 
-    library.global::<(Str,), Str>("string", |_, (text,)| Ok(text));
-    library.global::<(bool,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
-    library.global::<(i64,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
-    library.global::<(u64,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
-    library.global::<(f64,), Str>("string", |_, (value,)| Ok(go_float(value).into()));
-    library.global::<(Bytes,), Str>("string", |machine, (bytes,)| utf8(machine, &bytes));
+    library.add_global::<(Str,), Str>("string", |_, (text,)| Ok(text));
+    library.add_global::<(bool,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
+    library.add_global::<(i64,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
+    library.add_global::<(u64,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
+    library.add_global::<(f64,), Str>("string", |_, (value,)| Ok(go_float(value).into()));
+    library.add_global::<(Bytes,), Str>("string", |machine, (bytes,)| utf8(machine, &bytes));
 
-    library.global::<(Bytes,), Bytes>("bytes", |_, (bytes,)| Ok(bytes));
-    library.global::<(Str,), Bytes>("bytes", |machine, (text,)| {
+    library.add_global::<(Bytes,), Bytes>("bytes", |_, (bytes,)| Ok(bytes));
+    library.add_global::<(Str,), Bytes>("bytes", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         Ok(Arc::from(text.as_bytes()))
     });
 
-    library.global::<(bool,), bool>("bool", |_, (value,)| Ok(value));
-    library.global::<(Str,), bool>("bool", |_, (text,)| match &*text {
+    library.add_global::<(bool,), bool>("bool", |_, (value,)| Ok(value));
+    library.add_global::<(Str,), bool>("bool", |_, (text,)| match &*text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err(Fault::error("type conversion error from 'string' to 'bool'")),
     });
 
-    library.global::<(A,), TypeMarker>("type", |_, (value,)| Ok(value.kind()));
-    library.global::<(A,), Dyn>("dyn", |_, (value,)| Ok(value));
+    library.add_global::<(A,), TypeMarker>("type", |_, (value,)| Ok(value.kind()));
+    library.add_global::<(A,), Dyn>("dyn", |_, (value,)| Ok(value));
 
     for style in [Style::Global, Style::Member] {
         library.add::<(Str,), i64>("size", style, |machine, (text,)| {
@@ -91,7 +92,7 @@ pub(super) fn text_of<'a>(machine: &mut Machine<'a>, value: &Value<'a>) -> Resul
 fn utf8<'a>(machine: &mut Machine<'a>, bytes: &[u8]) -> Result<CelText<'a>, Fault> {
     machine.charge_bytes(bytes.len())?;
     let text = std::str::from_utf8(bytes).ok();
-    some_or(
+    value_or_error(
         text.map(|text| text.to_owned().into()),
         "invalid UTF-8 in bytes, cannot convert to string",
     )

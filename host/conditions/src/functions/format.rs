@@ -7,7 +7,7 @@ use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 use super::{
     Library, Style,
     conversions::{go_float, text_of},
-    literals::{fixed, quote, scientific},
+    literals::{format_fixed, format_scientific, quote},
     typed::{Dyn, ListOf, Str},
 };
 use crate::{
@@ -23,7 +23,7 @@ pub(super) fn register(library: &mut Library) {
     library.add::<(Str, ListOf<Dyn>), Str>("format", Style::Member, |machine, (text, arguments)| {
         format(machine, &text, &arguments)
     });
-    library.global::<(Str,), Str>("strings.quote", |machine, (text,)| {
+    library.add_global::<(Str,), Str>("strings.quote", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         Ok(quote(&text, false).into())
     });
@@ -45,7 +45,7 @@ enum Piece<'t> {
     Clause(Clause),
 }
 
-fn pieces(format: &str) -> impl Iterator<Item = Result<Piece<'_>, String>> {
+fn parse_pieces(format: &str) -> impl Iterator<Item = Result<Piece<'_>, String>> {
     let mut rest = format;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -62,7 +62,7 @@ fn pieces(format: &str) -> impl Iterator<Item = Result<Piece<'_>, String>> {
                 Ok(Piece::Text("%"))
             }
             Some(after) => {
-                let clause = clause(after).map(|(clause, remainder)| {
+                let clause = parse_clause(after).map(|(clause, remainder)| {
                     rest = remainder;
                     Piece::Clause(clause)
                 });
@@ -75,17 +75,19 @@ fn pieces(format: &str) -> impl Iterator<Item = Result<Piece<'_>, String>> {
     })
 }
 
-fn clause(text: &str) -> Result<(Clause, &str), String> {
-    let wrong = |why: String| Err(format!("could not parse formatting clause: {why}"));
+fn parse_clause(text: &str) -> Result<(Clause, &str), String> {
+    let parse_mistake = |why: String| Err(format!("could not parse formatting clause: {why}"));
     let (precision, rest) = match text.strip_prefix('.') {
         None => (PRECISION, text),
         Some(after) => {
             let Some(end) = after.find(|character: char| !character.is_ascii_digit()) else {
-                return wrong("error while parsing precision: could not find end of precision specifier".to_owned());
+                return parse_mistake(
+                    "error while parsing precision: could not find end of precision specifier".to_owned(),
+                );
             };
             let (digits, rest) = after.split_at(end);
             let Ok(precision) = digits.parse() else {
-                return wrong(format!(
+                return parse_mistake(format!(
                     "error while parsing precision: error while converting precision to integer: {digits:?}"
                 ));
             };
@@ -103,14 +105,14 @@ fn clause(text: &str) -> Result<(Clause, &str), String> {
         Some('x') => Clause::Hex { upper: false },
         Some('X') => Clause::Hex { upper: true },
         Some('o') => Clause::Octal,
-        Some(other) => return wrong(format!("unrecognized formatting clause \"{other}\"")),
+        Some(other) => return parse_mistake(format!("unrecognized formatting clause \"{other}\"")),
     };
     Ok((clause, characters.as_str()))
 }
 
 impl Clause {
     fn refusal(self, kind: &str) -> String {
-        let takes = match self {
+        let requirement = match self {
             Self::String => {
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, \
                  and timestamps"
@@ -122,10 +124,10 @@ impl Clause {
             Self::Hex { .. } => "only integers, byte buffers, and strings can be formatted as hex",
             Self::Octal => "octal clause can only be used on integers",
         };
-        format!("error during formatting: {takes}, was given {kind}")
+        format!("error during formatting: {requirement}, was given {kind}")
     }
 
-    fn takes(self, kind: &Type) -> bool {
+    fn accepts(self, kind: &Type) -> bool {
         use Type::{Bool, Bytes, Double, Duration, Dyn, Free, Int, Kind, List, Map, Null, String, Timestamp, Uint};
         if matches!(kind, Dyn | Free) {
             return true;
@@ -146,7 +148,7 @@ impl Clause {
 
 /// Checks a call of `format` during compilation, as kube-apiserver does. `items` has the type of each item in a list
 /// literal. The key is the ID of the item's node in the tree.
-pub(crate) fn check(
+pub(crate) fn check_arguments(
     target: Option<&IdedExpr>,
     arguments: &[IdedExpr],
     kinds: &[Type],
@@ -160,13 +162,13 @@ pub(crate) fn check(
         return Ok(());
     };
     let mut argument_count = 0;
-    for piece in pieces(format.inner()) {
+    for piece in parse_pieces(format.inner()) {
         let Piece::Clause(clause) = piece? else { continue };
         let Some(argument) = list.elements.get(argument_count) else {
             return Err(format!("index {argument_count} out of range"));
         };
         let kind = items.get(&argument.id).unwrap_or(&Type::Dyn);
-        if !clause.takes(kind) {
+        if !clause.accepts(kind) {
             return Err(clause.refusal(&kind.to_string()));
         }
         argument_count += 1;
@@ -188,7 +190,7 @@ fn format<'a>(
     machine.charge_bytes(text.len())?;
     let mut out = String::new();
     let mut argument_index = 0;
-    for piece in pieces(text) {
+    for piece in parse_pieces(text) {
         match piece.map_err(Fault::Error)? {
             Piece::Text(text) => out.push_str(text),
             Piece::Clause(clause) => {
@@ -209,7 +211,7 @@ fn write_clause<'a>(
     value: &Value<'a>,
     out: &mut String,
 ) -> Result<(), Fault> {
-    let refused = || Fault::Error(clause.refusal(value.kind()));
+    let refusal_fault = || Fault::Error(clause.refusal(value.kind()));
     let text = match (clause, value) {
         (Clause::String, value) => return write_value(machine, value, false, out),
         (Clause::Decimal, Value::Int(value)) => value.to_string(),
@@ -221,26 +223,26 @@ fn write_clause<'a>(
                     "NaN" => f64::NAN,
                     "Infinity" => f64::INFINITY,
                     "-Infinity" => f64::NEG_INFINITY,
-                    _ => return Err(refused()),
+                    _ => return Err(refusal_fault()),
                 },
-                _ => return Err(refused()),
+                _ => return Err(refusal_fault()),
             };
             machine.charge_bytes(precision)?;
             match clause {
-                Clause::Fixed(_) => fixed(number, precision),
-                _ => scientific(number, precision),
+                Clause::Fixed(_) => format_fixed(number, precision),
+                _ => format_scientific(number, precision),
             }
         }
-        (Clause::Binary, Value::Int(value)) => signed(*value, format!("{:b}", value.unsigned_abs())),
+        (Clause::Binary, Value::Int(value)) => signed_digits(*value, format!("{:b}", value.unsigned_abs())),
         (Clause::Binary, Value::Uint(value)) => format!("{value:b}"),
         (Clause::Binary, Value::Bool(value)) => u8::from(*value).to_string(),
-        (Clause::Hex { .. }, Value::Int(value)) => signed(*value, format!("{:x}", value.unsigned_abs())),
+        (Clause::Hex { .. }, Value::Int(value)) => signed_digits(*value, format!("{:x}", value.unsigned_abs())),
         (Clause::Hex { .. }, Value::Uint(value)) => format!("{value:x}"),
-        (Clause::Hex { .. }, Value::String(text)) => hex(machine, text.as_bytes())?,
-        (Clause::Hex { .. }, Value::Bytes(bytes)) => hex(machine, bytes)?,
-        (Clause::Octal, Value::Int(value)) => signed(*value, format!("{:o}", value.unsigned_abs())),
+        (Clause::Hex { .. }, Value::String(text)) => hex_digits(machine, text.as_bytes())?,
+        (Clause::Hex { .. }, Value::Bytes(bytes)) => hex_digits(machine, bytes)?,
+        (Clause::Octal, Value::Int(value)) => signed_digits(*value, format!("{:o}", value.unsigned_abs())),
         (Clause::Octal, Value::Uint(value)) => format!("{value:o}"),
-        _ => return Err(refused()),
+        _ => return Err(refusal_fault()),
     };
     match clause {
         Clause::Hex { upper: true } => out.push_str(&text.to_ascii_uppercase()),
@@ -249,11 +251,11 @@ fn write_clause<'a>(
     Ok(())
 }
 
-fn signed(value: i64, digits: String) -> String {
+fn signed_digits(value: i64, digits: String) -> String {
     if value < 0 { format!("-{digits}") } else { digits }
 }
 
-fn hex(machine: &mut Machine<'_>, bytes: &[u8]) -> Result<String, Fault> {
+fn hex_digits(machine: &mut Machine<'_>, bytes: &[u8]) -> Result<String, Fault> {
     machine.charge_bytes(2 * bytes.len())?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -262,7 +264,12 @@ fn hex(machine: &mut Machine<'_>, bytes: &[u8]) -> Result<String, Fault> {
 }
 
 /// Formats a value as the placeholder `%s` does. Values inside lists and maps are formatted as CEL literals.
-fn write_value<'a>(machine: &mut Machine<'a>, value: &Value<'a>, nested: bool, out: &mut String) -> Result<(), Fault> {
+fn write_value<'a>(
+    machine: &mut Machine<'a>,
+    value: &Value<'a>,
+    is_nested: bool,
+    out: &mut String,
+) -> Result<(), Fault> {
     machine.charge(1)?;
     match value {
         Value::List(list) => {
@@ -278,7 +285,7 @@ fn write_value<'a>(machine: &mut Machine<'a>, value: &Value<'a>, nested: bool, o
         Value::Map(map) => write_map(machine, map, out)?,
         Value::Null => out.push_str("null"),
         Value::Type(name) => out.push_str(name),
-        Value::Double(number) if nested => {
+        Value::Double(number) if is_nested => {
             if number.is_finite() {
                 let _ = write!(out, "{number:.PRECISION$}");
             } else {
@@ -289,15 +296,15 @@ fn write_value<'a>(machine: &mut Machine<'a>, value: &Value<'a>, nested: bool, o
             let text = text_of(machine, value)?.ok_or_else(|| Fault::Error(Clause::String.refusal(value.kind())))?;
             machine.charge_bytes(text.len())?;
             match value {
-                Value::String(_) if nested => out.push_str(&quote(&text, true)),
-                Value::Bytes(_) if nested => {
+                Value::String(_) if is_nested => out.push_str(&quote(&text, true)),
+                Value::Bytes(_) if is_nested => {
                     out.push('b');
                     out.push_str(&quote(&text, true));
                 }
-                Value::Timestamp(_) if nested => {
+                Value::Timestamp(_) if is_nested => {
                     let _ = write!(out, "timestamp({})", quote(&text, true));
                 }
-                Value::Duration(_) if nested => {
+                Value::Duration(_) if is_nested => {
                     let _ = write!(out, "duration({})", quote(&text, true));
                 }
                 _ => out.push_str(&text),

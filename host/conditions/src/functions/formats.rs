@@ -30,19 +30,19 @@ static FORMATS: [Format; 13] = [
     format(
         "dns1123LabelPrefix",
         "format.dns1123LabelPrefix",
-        |text| dns_label(&masked(text)),
+        |text| dns_label(&mask_trailing_dash(text)),
         30,
     ),
     format(
         "dns1123SubdomainPrefix",
         "format.dns1123SubdomainPrefix",
-        |text| dns_subdomain(&masked(text)),
+        |text| dns_subdomain(&mask_trailing_dash(text)),
         60,
     ),
     format(
         "dns1035LabelPrefix",
         "format.dns1035LabelPrefix",
-        |text| dns_1035_label(&masked(text)),
+        |text| dns_1035_label(&mask_trailing_dash(text)),
         30,
     ),
     format("labelValue", "format.labelValue", label_value, 40),
@@ -84,13 +84,13 @@ const fn format(name: &'static str, function: &'static str, check: fn(&str) -> V
 
 pub(super) fn register(library: &mut Library) {
     for format in &FORMATS {
-        library.global::<(), FormatMarker>(format.function, move |_, ()| Ok(format));
+        library.add_global::<(), FormatMarker>(format.function, move |_, ()| Ok(format));
     }
-    library.global::<(Str,), OptionalOf<FormatMarker>>("format.named", |_, (name,)| {
+    library.add_global::<(Str,), OptionalOf<FormatMarker>>("format.named", |_, (name,)| {
         let named_format = FORMATS.iter().find(|format| *format.name == *name);
         Ok(named_format.map(|format| Arc::new(Value::Format(format))))
     });
-    library.member::<(FormatMarker, Str), OptionalOf<ListOf<Str>>>("validate", |machine, (format, text)| {
+    library.add_member::<(FormatMarker, Str), OptionalOf<ListOf<Str>>>("validate", |machine, (format, text)| {
         machine.charge((text.len() as u64 + 1).div_ceil(10) * format.size.div_ceil(4))?;
         let mistakes: CelList<'_> = (format.check)(&text).into_iter().map(Value::string).collect();
         Ok((mistakes.len() > 0).then(|| Arc::new(Value::List(mistakes))))
@@ -244,7 +244,7 @@ fn qualified_name(text: &str) -> Vec<String> {
 
 /// Replaces a dash at the end of a prefix with a letter, as Kubernetes does before it checks the prefix as a name. The
 /// dash is valid in a prefix, because the name continues after it.
-fn masked(text: &str) -> String {
+fn mask_trailing_dash(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(front) if !front.is_empty() => {
             let mut masked = front.to_owned();
@@ -280,8 +280,8 @@ fn is_datetime(text: &str) -> bool {
         let parts = TIME.captures(time)?;
         parts.get(index).map(|part| part.as_str() <= maximum)
     };
-    let in_range = [part(1, "23"), part(2, "59"), part(3, "59")];
-    is_date(date) && in_range.iter().all(|part| *part == Some(true))
+    let range_checks = [part(1, "23"), part(2, "59"), part(3, "59")];
+    is_date(date) && range_checks.iter().all(|part| *part == Some(true))
 }
 
 #[cfg(test)]
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn named_formats_accept_and_reject_the_same_strings_as_in_kubernetes() {
         // The cases are from the tests of Kubernetes' format library.
-        let long = "a".repeat(64);
+        let long_label = "a".repeat(64);
         for (name, good, bad, why) in [
             (
                 "dns1123Label",
@@ -299,7 +299,7 @@ mod tests {
                 "-my",
                 "a lowercase RFC 1123 label must",
             ),
-            ("dns1123Label", "a", &long, "must be no more than 63 bytes"),
+            ("dns1123Label", "a", &long_label, "must be no more than 63 bytes"),
             (
                 "dns1123Subdomain",
                 "apiextensions.k8s.io",

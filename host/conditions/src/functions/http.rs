@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The maximum size of the body of a policy's HTTP request, in bytes.
-const LONGEST_BODY: usize = 1 << 20;
+const MAX_BODY_SIZE: usize = 1 << 20;
 /// Two texts for error messages: the sender of the requests, and the configuration key whose list grants the requests.
 const POLICY: (&str, &str) = ("a policy", "`pluginHttp.kyverno` of the configuration");
 
@@ -34,22 +34,22 @@ pub(crate) fn is_request(name: &str) -> bool {
 
 pub(super) fn register(library: &mut Library) {
     for name in ["http.Get", "http.get"] {
-        library.global::<(Str,), Dyn>(name, |machine, (url,)| send(machine, "GET", &url, None, None));
-        library.global::<(Str, MapOf<Str, Str>), Dyn>(name, |machine, (url, headers)| {
-            send(machine, "GET", &url, None, Some(&headers))
+        library.add_global::<(Str,), Dyn>(name, |machine, (url,)| look_up(machine, "GET", &url, None, None));
+        library.add_global::<(Str, MapOf<Str, Str>), Dyn>(name, |machine, (url, headers)| {
+            look_up(machine, "GET", &url, None, Some(&headers))
         });
     }
     for name in ["http.Post", "http.post"] {
-        library.global::<(Str, Dyn), Dyn>(name, |machine, (url, body)| {
-            send(machine, "POST", &url, Some(&body), None)
+        library.add_global::<(Str, Dyn), Dyn>(name, |machine, (url, body)| {
+            look_up(machine, "POST", &url, Some(&body), None)
         });
-        library.global::<(Str, Dyn, MapOf<Str, Str>), Dyn>(name, |machine, (url, body, headers)| {
-            send(machine, "POST", &url, Some(&body), Some(&headers))
+        library.add_global::<(Str, Dyn, MapOf<Str, Str>), Dyn>(name, |machine, (url, body, headers)| {
+            look_up(machine, "POST", &url, Some(&body), Some(&headers))
         });
     }
 }
 
-fn send<'a>(
+fn look_up<'a>(
     machine: &mut Machine<'a>,
     method: &'static str,
     url: &str,
@@ -64,7 +64,7 @@ fn send<'a>(
     let headers = sent_headers.collect::<Result<_, _>>()?;
     let body = match body {
         Some(body) => {
-            let json_text = JsonWriter::new(LONGEST_BODY, machine.deadline).json(body);
+            let json_text = JsonWriter::new(MAX_BODY_SIZE, machine.deadline).write_json(body);
             let mut text = json_text.map_err(|failure| Fault::error(failure.message))?;
             machine.charge_bytes(text.len())?;
             // Kyverno writes a line feed at the end of the body.
@@ -79,7 +79,7 @@ fn send<'a>(
         headers,
         body,
     };
-    Lookup::Http(lookup).value(machine)
+    Lookup::Http(lookup).evaluate(machine)
 }
 
 impl HttpLookup {
@@ -110,6 +110,6 @@ impl HttpLookup {
             }
             body => json!({"body": body, "statusCode": reply.status}),
         };
-        Ok(Value::owned(&result))
+        Ok(Value::owned_from_tree(&result))
     }
 }

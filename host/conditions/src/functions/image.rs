@@ -24,12 +24,12 @@ pub(crate) struct ImageName {
 
 pub(super) fn register(library: &mut Library) {
     for name in ["image", "parseImageReference"] {
-        library.global::<(Str,), ImageMarker>(name, |machine, (text,)| {
-            read(machine, &text)?.map(Arc::new).map_err(Fault::error)
+        library.add_global::<(Str,), ImageMarker>(name, |machine, (text,)| {
+            read_image(machine, &text)?.map(Arc::new).map_err(Fault::error)
         });
     }
-    library.global::<(Str,), bool>("isImage", |machine, (text,)| Ok(read(machine, &text)?.is_ok()));
-    library.member::<(ImageMarker,), bool>("containsDigest", |_, (image,)| Ok(!image.digest.is_empty()));
+    library.add_global::<(Str,), bool>("isImage", |machine, (text,)| Ok(read_image(machine, &text)?.is_ok()));
+    library.add_member::<(ImageMarker,), bool>("containsDigest", |_, (image,)| Ok(!image.digest.is_empty()));
     let parts: [(&str, fn(&ImageName) -> &str); 5] = [
         ("registry", |image| &image.registry),
         ("repository", |image| &image.repository),
@@ -41,12 +41,12 @@ pub(super) fn register(library: &mut Library) {
         }),
     ];
     for (name, part) in parts {
-        library.member::<(ImageMarker,), Str>(name, move |_, (image,)| Ok(part(&image).to_owned().into()));
+        library.add_member::<(ImageMarker,), Str>(name, move |_, (image,)| Ok(part(&image).to_owned().into()));
     }
 }
 
 /// Parses a reference to an image. The outer error means that the cost limit is exceeded.
-fn read(machine: &mut Machine<'_>, text: &str) -> Result<Result<ImageName, String>, Fault> {
+fn read_image(machine: &mut Machine<'_>, text: &str) -> Result<Result<ImageName, String>, Fault> {
     machine.charge_bytes(text.len())?;
     Ok(ImageName::parse(text))
 }

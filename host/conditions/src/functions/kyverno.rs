@@ -35,8 +35,8 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// this many bytes.
 const TREE_COST: usize = 16;
 /// The maximum length of the texts that `json.marshal` and `gzip.decompress` return, in bytes.
-const LONGEST: usize = 1 << 20;
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
+const MAX_TEXT_SIZE: usize = 1 << 20;
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
@@ -64,7 +64,7 @@ pub(super) fn register(library: &mut Library) {
     register_texts(library);
     register_times(library);
     for name in ["parseServiceAccount", "user.parseServiceAccount"] {
-        library.global::<(Str,), MapOf<Str, Str>>(name, |machine, (user,)| {
+        library.add_global::<(Str,), MapOf<Str, Str>>(name, |machine, (user,)| {
             machine.charge_bytes(user.len())?;
             let account = user
                 .strip_prefix(SERVICE_ACCOUNT)
@@ -75,14 +75,14 @@ pub(super) fn register(library: &mut Library) {
         });
     }
     for name in ["listObjToMap", "transform.listObjToMap"] {
-        library.global::<(ListOf<Dyn>, ListOf<Dyn>, Str, Str), MapOf<Str, Dyn>>(
+        library.add_global::<(ListOf<Dyn>, ListOf<Dyn>, Str, Str), MapOf<Str, Dyn>>(
             name,
-            |machine, (keys, values, key, value)| merged(machine, &keys, &values, (&key, &value)),
+            |machine, (keys, values, key, value)| merge_objects(machine, &keys, &values, (&key, &value)),
         );
     }
     for name in ["random", "random.random"] {
-        library.global::<(), Str>(name, |machine, ()| random::text(machine, "[0-9a-z]{8}"));
-        library.global::<(Str,), Str>(name, |machine, (pattern,)| random::text(machine, &pattern));
+        library.add_global::<(), Str>(name, |machine, ()| random::generate_text(machine, "[0-9a-z]{8}"));
+        library.add_global::<(Str,), Str>(name, |machine, (pattern,)| random::generate_text(machine, &pattern));
     }
 }
 
@@ -94,7 +94,7 @@ fn register_hashes(library: &mut Library) {
     ];
     for (names, hash) in hashes {
         for name in names {
-            library.global::<(Str,), Str>(name, move |machine, (text,)| {
+            library.add_global::<(Str,), Str>(name, move |machine, (text,)| {
                 machine.charge_bytes(text.len().saturating_mul(16))?;
                 Ok(hash(&text).into())
             });
@@ -103,12 +103,12 @@ fn register_hashes(library: &mut Library) {
 }
 
 fn register_texts(library: &mut Library) {
-    library.global::<(Str,), Dyn>("json.unmarshal", |machine, (text,)| {
+    library.add_global::<(Str,), Dyn>("json.unmarshal", |machine, (text,)| {
         parse_value(machine, &text, |text| {
             serde_json::from_str(text).map_err(|error| error.to_string())
         })
     });
-    library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
+    library.add_global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parse_value(machine, &text, |text| {
             // In YAML, an alias repeats a part of the document, so a short text with many aliases can have a huge
             // result. All repeated parts together may have at most this size. The cost that has been charged for the
@@ -121,41 +121,41 @@ fn register_texts(library: &mut Library) {
             serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
         })
     });
-    library.global::<(Str,), Dyn>("x509.decode", |machine, (text,)| {
+    library.add_global::<(Str,), Dyn>("x509.decode", |machine, (text,)| {
         parse_value(machine, &text, x509::decode)
     });
-    library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
+    library.add_global::<(A,), Str>("json.marshal", |machine, (value,)| {
         // The length of the JSON text is known only after it is written. So a part of the cost is charged in advance.
-        machine.charge_bytes(LONGEST / 16)?;
-        let json_text = JsonWriter::new(LONGEST, machine.deadline).json(&value);
+        machine.charge_bytes(MAX_TEXT_SIZE / 16)?;
+        let json_text = JsonWriter::new(MAX_TEXT_SIZE, machine.deadline).write_json(&value);
         let text = json_text.map_err(|failure| Fault::error(failure.message))?;
         machine.charge_bytes(text.len())?;
         Ok(text.into())
     });
-    library.global::<(Bytes,), Str>("base64.encode", |machine, (bytes,)| {
+    library.add_global::<(Bytes,), Str>("base64.encode", |machine, (bytes,)| {
         machine.charge_bytes(bytes.len())?;
         Ok(BASE64_STANDARD.encode(&bytes).into())
     });
-    library.global::<(Str,), Bytes>("base64.decode", |machine, (text,)| {
+    library.add_global::<(Str,), Bytes>("base64.decode", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
-        let bytes = LENIENT.decode(text.as_bytes());
+        let bytes = LENIENT_BASE64.decode(text.as_bytes());
         bytes.map(Arc::from).map_err(|error| Fault::error(error.to_string()))
     });
-    library.global::<(Str,), Bytes>("gzip.compress", |machine, (text,)| {
+    library.add_global::<(Str,), Bytes>("gzip.compress", |machine, (text,)| {
         machine.charge_bytes(text.len().saturating_mul(TREE_COST))?;
         let mut bytes = Vec::new();
         let outcome = GzEncoder::new(text.as_bytes(), Compression::default()).read_to_end(&mut bytes);
         outcome.map_err(|error| Fault::error(error.to_string()))?;
         Ok(bytes.into())
     });
-    library.global::<(Bytes,), Str>("gzip.decompress", |machine, (bytes,)| {
-        machine.charge_bytes(LONGEST / 16)?;
+    library.add_global::<(Bytes,), Str>("gzip.decompress", |machine, (bytes,)| {
+        machine.charge_bytes(MAX_TEXT_SIZE / 16)?;
         let mut text = String::new();
-        let mut reader = MultiGzDecoder::new(&*bytes).take(LONGEST as u64 + 1);
+        let mut reader = MultiGzDecoder::new(&*bytes).take(MAX_TEXT_SIZE as u64 + 1);
         let decompression = reader.read_to_string(&mut text);
         decompression.map_err(|error| Fault::error(error.to_string()))?;
-        if text.len() > LONGEST {
-            return Err(Fault::error(format!("the text has more than {LONGEST} bytes")));
+        if text.len() > MAX_TEXT_SIZE {
+            return Err(Fault::error(format!("the text has more than {MAX_TEXT_SIZE} bytes")));
         }
         machine.charge_bytes(text.len())?;
         Ok(text.into())
@@ -165,7 +165,7 @@ fn register_texts(library: &mut Library) {
 fn parse_value<'a>(machine: &mut Machine<'a>, text: &str, parse: fn(&str) -> Result<Json, String>) -> Outcome<'a> {
     machine.charge_bytes(text.len().saturating_mul(TREE_COST))?;
     let tree = parse(text).map_err(Fault::error)?;
-    Ok(Value::owned(&with_doubles(tree)))
+    Ok(Value::owned_from_tree(&with_doubles(tree)))
 }
 
 /// Returns the tree as Go decodes it: every number is a floating-point number.
@@ -182,8 +182,8 @@ pub(super) fn with_doubles(tree: Json) -> Json {
 }
 
 fn register_times(library: &mut Library) {
-    library.global::<(), OffsetDateTime>("time.now", |_, ()| Ok(Moment::now().0.into()));
-    library.global::<(OffsetDateTime, Duration), OffsetDateTime>("time.truncate", |_, (time, unit)| {
+    library.add_global::<(), OffsetDateTime>("time.now", |_, ()| Ok(Moment::now().0.into()));
+    library.add_global::<(OffsetDateTime, Duration), OffsetDateTime>("time.truncate", |_, (time, unit)| {
         // Go truncates a time to a multiple of the given duration, counted from the start of the year 1. This constant
         // is the start of the year 1, in nanoseconds since 1970.
         const YEAR_ONE: i128 = -62_135_596_800 * 1_000_000_000;
@@ -194,7 +194,7 @@ fn register_times(library: &mut Library) {
         };
         OffsetDateTime::from_unix_timestamp_nanos(truncated_nanos).map_err(|error| Fault::error(error.to_string()))
     });
-    library.global::<(OffsetDateTime,), Str>("time.toCron", |_, (time,)| {
+    library.add_global::<(OffsetDateTime,), Str>("time.toCron", |_, (time,)| {
         let (minute, hour, day, month) = (time.minute(), time.hour(), time.day(), u8::from(time.month()));
         let weekday = time.weekday().number_days_from_sunday();
         Ok(format!("{minute} {hour} {day} {month} {weekday}").into())
@@ -203,7 +203,7 @@ fn register_times(library: &mut Library) {
 
 /// Combines two lists of objects into a map. Each object in `keys` has a field with a key of the map, and the object at
 /// the same position in `values` has a field with the value for this key. The last parameter names the two fields.
-fn merged<'a>(
+fn merge_objects<'a>(
     machine: &mut Machine<'a>,
     keys: &CelList<'a>,
     values: &CelList<'a>,

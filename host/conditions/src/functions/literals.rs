@@ -3,14 +3,14 @@
 use std::{fmt::Write, iter::repeat_n};
 
 /// The maximum number of decimals for which Rust's formatter is used. If an expression wants more, zeros are appended.
-const EXACT: usize = 1100;
+const MAX_EXACT_DIGITS: usize = 1100;
 
 /// Formats a number in decimal notation, with commas between thousands.
-pub(super) fn fixed(number: f64, precision: usize) -> String {
-    if let Some(text) = not_finite(number) {
+pub(super) fn format_fixed(number: f64, precision: usize) -> String {
+    if let Some(text) = non_finite_text(number) {
         return text;
     }
-    let exact = precision.min(EXACT);
+    let exact = precision.min(MAX_EXACT_DIGITS);
     let mut text = format!("{:.exact$}", number.abs());
     text.extend(repeat_n('0', precision - exact));
     let (integer, decimals) = match text.split_once('.') {
@@ -29,13 +29,13 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
 }
 
 /// Formats a number in scientific notation, such as `1.052033×10⁰³`.
-pub(super) fn scientific(number: f64, precision: usize) -> String {
-    if let Some(text) = not_finite(number) {
+pub(super) fn format_scientific(number: f64, precision: usize) -> String {
+    if let Some(text) = non_finite_text(number) {
         // `NaN` and the infinities have no decimals. Go uses the requested number of decimals as the minimum width of
         // their text instead, and puts blanks before a shorter text.
-        return format!("{text:>width$}", width = precision.min(EXACT));
+        return format!("{text:>width$}", width = precision.min(MAX_EXACT_DIGITS));
     }
-    let exact = precision.min(EXACT);
+    let exact = precision.min(MAX_EXACT_DIGITS);
     // Negative zero is written without a sign.
     let number = if number == 0.0 { 0.0 } else { number };
     let text = format!("{number:.exact$e}");
@@ -63,7 +63,7 @@ pub(super) fn scientific(number: f64, precision: usize) -> String {
     format!("{mantissa}{zeros}\u{d7}10{sign}{raised}")
 }
 
-fn not_finite(number: f64) -> Option<String> {
+fn non_finite_text(number: f64) -> Option<String> {
     if number.is_nan() {
         Some("NaN".to_owned())
     } else if number.is_infinite() {

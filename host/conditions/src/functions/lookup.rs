@@ -52,7 +52,7 @@ pub(crate) fn is_lookup(name: &str) -> bool {
 }
 
 /// Returns the kind that a lookup reads. It must be known before the policy runs, so the arguments must be literals.
-pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
+pub(crate) fn parse_kind(arguments: &[Expression]) -> Result<ClusterKind, String> {
     let [
         Expression::Constant(Value::String(version)),
         Expression::Constant(Value::String(plural)),
@@ -86,7 +86,7 @@ impl Lookup {
 
     /// Returns the value if it has been looked up. Otherwise returns a fault that interrupts the evaluation, so that
     /// the value can be looked up.
-    pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
+    pub(super) fn evaluate<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
         machine.charge_question(LOOKUP_COST)?;
         let entry = machine.lookups.0.iter().find(|(known_lookup, _)| *known_lookup == self);
         match entry {
@@ -132,7 +132,7 @@ impl ObjectLookup {
             }
         };
         match parsed_object {
-            Some(Ok(object)) => Ok(Value::owned(&object)),
+            Some(Ok(object)) => Ok(Value::owned_from_tree(&object)),
             Some(Err(error)) => Err(failed(error.to_string())),
             None => Ok(Value::Null),
         }
@@ -141,7 +141,7 @@ impl ObjectLookup {
 
 pub(super) fn register(library: &mut Library) {
     for name in ["resource.Get", "resource.get"] {
-        library.global::<(Str, Str, Str, Str), Dyn>(name, |machine, (version, kind, namespace, name)| {
+        library.add_global::<(Str, Str, Str, Str), Dyn>(name, |machine, (version, kind, namespace, name)| {
             look_up(
                 machine,
                 (&version, &kind),
@@ -152,17 +152,20 @@ pub(super) fn register(library: &mut Library) {
         });
     }
     for name in ["resource.List", "resource.list"] {
-        library.global::<(Str, Str, Str), Dyn>(name, |machine, (version, kind, namespace)| {
+        library.add_global::<(Str, Str, Str), Dyn>(name, |machine, (version, kind, namespace)| {
             look_up(machine, (&version, &kind), &namespace, None, LabelSelector::default())
         });
-        library.global::<(Str, Str, Str, MapOf<Str, Str>), Dyn>(name, |machine, (version, kind, namespace, labels)| {
-            let labels = selector(&labels)?;
-            look_up(machine, (&version, &kind), &namespace, None, labels)
-        });
+        library.add_global::<(Str, Str, Str, MapOf<Str, Str>), Dyn>(
+            name,
+            |machine, (version, kind, namespace, labels)| {
+                let labels = parse_selector(&labels)?;
+                look_up(machine, (&version, &kind), &namespace, None, labels)
+            },
+        );
     }
 }
 
-fn selector(labels: &Map<'_>) -> Result<LabelSelector, Fault> {
+fn parse_selector(labels: &Map<'_>) -> Result<LabelSelector, Fault> {
     let requirements = labels.entries().map(|(key, value)| match (key, value) {
         (Value::String(key), Value::String(value)) => {
             LabelRequirement::equals(&*key, &*value).map_err(|error| Fault::error(error.to_string()))
@@ -185,5 +188,5 @@ fn look_up<'a>(
         name: name.map(str::to_owned),
         labels,
     };
-    Lookup::Objects(lookup).value(machine)
+    Lookup::Objects(lookup).evaluate(machine)
 }

@@ -9,7 +9,7 @@ use crate::{
 
 pub(super) fn register(library: &mut Library) {
     for (name, is_greatest) in [("math.greatest", true), ("math.least", false)] {
-        library.polymorphic(
+        library.add_polymorphic(
             name,
             Style::Global,
             (1..=4).map(|count| (vec![Type::Dyn; count], Type::Dyn)),
@@ -26,9 +26,9 @@ pub(super) fn register(library: &mut Library) {
         ("math.trunc", f64::trunc),
     ];
     for (name, function) in double_functions {
-        library.global::<(f64,), f64>(name, move |_, (value,)| Ok(function(value)));
+        library.add_global::<(f64,), f64>(name, move |_, (value,)| Ok(function(value)));
     }
-    library.global::<(f64, i64), f64>("math.round", |_, (value, digits)| {
+    library.add_global::<(f64, i64), f64>("math.round", |_, (value, digits)| {
         let shift = 10f64.powi(i32::try_from(digits).unwrap_or(i32::MAX));
         Ok((value * shift).round() / shift)
     });
@@ -38,14 +38,14 @@ pub(super) fn register(library: &mut Library) {
         ("math.isFinite", f64::is_finite),
     ];
     for (name, test) in tests {
-        library.global::<(f64,), bool>(name, move |_, (value,)| Ok(test(value)));
+        library.add_global::<(f64,), bool>(name, move |_, (value,)| Ok(test(value)));
     }
-    library.global::<(i64,), i64>("math.abs", |_, (value,)| {
+    library.add_global::<(i64,), i64>("math.abs", |_, (value,)| {
         value.checked_abs().ok_or_else(|| Fault::error("integer overflow"))
     });
-    library.global::<(f64,), f64>("math.abs", |_, (value,)| Ok(value.abs()));
-    library.global::<(i64,), i64>("math.sign", |_, (value,)| Ok(value.signum()));
-    library.global::<(f64,), f64>("math.sign", |_, (value,)| {
+    library.add_global::<(f64,), f64>("math.abs", |_, (value,)| Ok(value.abs()));
+    library.add_global::<(i64,), i64>("math.sign", |_, (value,)| Ok(value.signum()));
+    library.add_global::<(f64,), f64>("math.sign", |_, (value,)| {
         Ok(if value == 0.0 { value } else { value.signum() })
     });
     let bit_functions: [(&str, fn(i64, i64) -> i64); 3] = [
@@ -54,9 +54,9 @@ pub(super) fn register(library: &mut Library) {
         ("math.bitXor", |one, other| one ^ other),
     ];
     for (name, function) in bit_functions {
-        library.global::<(i64, i64), i64>(name, move |_, (one, other)| Ok(function(one, other)));
+        library.add_global::<(i64, i64), i64>(name, move |_, (one, other)| Ok(function(one, other)));
     }
-    library.global::<(i64,), i64>("math.bitNot", |_, (value,)| Ok(!value));
+    library.add_global::<(i64,), i64>("math.bitNot", |_, (value,)| Ok(!value));
 }
 
 fn extreme<'a>(machine: &mut Machine<'a>, values: &[Value<'a>], is_greatest: bool) -> Outcome<'a> {

@@ -8,22 +8,22 @@ use super::{Library, typed::Str};
 use crate::machine::{Fault, Machine};
 
 pub(super) fn register(library: &mut Library) {
-    library.global::<(Str,), bool>("isIP", |machine, (text,)| {
+    library.add_global::<(Str,), bool>("isIP", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         Ok(parse_ip(&text).is_some())
     });
-    library.global::<(Str,), IpAddr>("ip", |machine, (text,)| ip(machine, &text));
-    library.global::<(Str,), bool>("ip.isCanonical", |machine, (text,)| {
+    library.add_global::<(Str,), IpAddr>("ip", |machine, (text,)| ip(machine, &text));
+    library.add_global::<(Str,), bool>("ip.isCanonical", |machine, (text,)| {
         Ok(ip(machine, &text)?.to_string() == *text)
     });
-    library.global::<(Str,), bool>("isCIDR", |machine, (text,)| {
+    library.add_global::<(Str,), bool>("isCIDR", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         Ok(parse_cidr(&text).is_some())
     });
-    library.global::<(Str,), IpNet>("cidr", |machine, (text,)| cidr(machine, &text));
-    library.global::<(IpAddr,), Str>("string", |_, (address,)| Ok(address.to_string().into()));
-    library.global::<(IpNet,), Str>("string", |_, (network,)| Ok(network.to_string().into()));
-    library.member::<(IpAddr,), i64>("family", |_, (address,)| Ok(if address.is_ipv4() { 4 } else { 6 }));
+    library.add_global::<(Str,), IpNet>("cidr", |machine, (text,)| cidr(machine, &text));
+    library.add_global::<(IpAddr,), Str>("string", |_, (address,)| Ok(address.to_string().into()));
+    library.add_global::<(IpNet,), Str>("string", |_, (network,)| Ok(network.to_string().into()));
+    library.add_member::<(IpAddr,), i64>("family", |_, (address,)| Ok(if address.is_ipv4() { 4 } else { 6 }));
     let tests: [(&str, fn(IpAddr) -> bool); 5] = [
         ("isUnspecified", |address| address.is_unspecified()),
         ("isLoopback", |address| address.is_loopback()),
@@ -32,19 +32,19 @@ pub(super) fn register(library: &mut Library) {
         ("isGlobalUnicast", is_global_unicast),
     ];
     for (name, test) in tests {
-        library.member::<(IpAddr,), bool>(name, move |_, (address,)| Ok(test(address)));
+        library.add_member::<(IpAddr,), bool>(name, move |_, (address,)| Ok(test(address)));
     }
-    library.member::<(IpNet, IpAddr), bool>("containsIP", |_, (network, address)| Ok(network.contains(&address)));
-    library.member::<(IpNet, Str), bool>("containsIP", |machine, (network, address)| {
+    library.add_member::<(IpNet, IpAddr), bool>("containsIP", |_, (network, address)| Ok(network.contains(&address)));
+    library.add_member::<(IpNet, Str), bool>("containsIP", |machine, (network, address)| {
         Ok(network.contains(&ip(machine, &address)?))
     });
-    library.member::<(IpNet, IpNet), bool>("containsCIDR", |_, (network, other)| Ok(network.contains(&other)));
-    library.member::<(IpNet, Str), bool>("containsCIDR", |machine, (network, other)| {
+    library.add_member::<(IpNet, IpNet), bool>("containsCIDR", |_, (network, other)| Ok(network.contains(&other)));
+    library.add_member::<(IpNet, Str), bool>("containsCIDR", |machine, (network, other)| {
         Ok(network.contains(&cidr(machine, &other)?))
     });
-    library.member::<(IpNet,), IpAddr>("ip", |_, (network,)| Ok(network.addr()));
-    library.member::<(IpNet,), IpNet>("masked", |_, (network,)| Ok(network.trunc()));
-    library.member::<(IpNet,), i64>("prefixLength", |_, (network,)| Ok(network.prefix_len().into()));
+    library.add_member::<(IpNet,), IpAddr>("ip", |_, (network,)| Ok(network.addr()));
+    library.add_member::<(IpNet,), IpNet>("masked", |_, (network,)| Ok(network.trunc()));
+    library.add_member::<(IpNet,), i64>("prefixLength", |_, (network,)| Ok(network.prefix_len().into()));
 }
 
 /// Parses an IP address. As in Kubernetes, an IPv4 address in IPv6 notation is invalid.

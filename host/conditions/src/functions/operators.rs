@@ -5,8 +5,9 @@ use std::{cmp::Ordering, ops};
 use ::time::{Duration as TimeSpan, OffsetDateTime};
 
 use super::{
-    Library, Style, some_or,
+    Library, Style,
     typed::{A, B, Bytes, Duration, ListOf, MapOf, Str},
+    value_or_error,
 };
 use crate::{
     machine::{Fault, Machine},
@@ -22,29 +23,29 @@ const DURATION_OVERFLOW: &str = "duration overflow";
 const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";
 
 pub(super) fn register(library: &mut Library) {
-    library.global::<(A, A), bool>("_==_", |machine, (one, other)| {
+    library.add_global::<(A, A), bool>("_==_", |machine, (one, other)| {
         if one.is_only_equal_to_its_kind() && other.kind() != one.kind() && !matches!(other, Value::Null) {
             return Err(Fault::no_overload());
         }
         machine.charge_comparison(&one, &other)?;
         machine.equal(&one, &other)
     });
-    library.global::<(A, A), bool>("_!=_", |machine, (one, other)| {
+    library.add_global::<(A, A), bool>("_!=_", |machine, (one, other)| {
         machine.charge_comparison(&one, &other)?;
         Ok(!machine.equal(&one, &other)?)
     });
-    comparisons(library);
-    library.global::<(bool,), bool>("!_", |_, (value,)| Ok(!value));
-    arithmetic(library);
-    library.global::<(Str, Str), Str>("_+_", |machine, (one, other)| {
+    register_comparisons(library);
+    library.add_global::<(bool,), bool>("!_", |_, (value,)| Ok(!value));
+    register_arithmetic(library);
+    library.add_global::<(Str, Str), Str>("_+_", |machine, (one, other)| {
         machine.charge_bytes(one.len() + other.len())?;
         Ok(CelText::from([&*one, &*other].concat()))
     });
-    library.global::<(Bytes, Bytes), Bytes>("_+_", |machine, (one, other)| {
+    library.add_global::<(Bytes, Bytes), Bytes>("_+_", |machine, (one, other)| {
         machine.charge_bytes(one.len() + other.len())?;
         Ok([&*one, &*other].concat().into())
     });
-    library.global::<(ListOf<A>, ListOf<A>), ListOf<A>>("_+_", |machine, (one, other)| {
+    library.add_global::<(ListOf<A>, ListOf<A>), ListOf<A>>("_+_", |machine, (one, other)| {
         // In kube-apiserver, `+` does not copy the lists, so it costs no more than any call of an operator. This
         // program copies the lists, so it also charges for the copies if they are long.
         let length = one.len() + other.len();
@@ -53,7 +54,7 @@ pub(super) fn register(library: &mut Library) {
         }
         Ok(CelList::Shared(one.iter().chain(other.iter()).collect()))
     });
-    library.global::<(A, ListOf<A>), bool>("@in", |machine, (wanted, list)| {
+    library.add_global::<(A, ListOf<A>), bool>("@in", |machine, (wanted, list)| {
         machine.charge_items(list.len())?;
         for item in list.iter() {
             if machine.equal(&item, &wanted)? {
@@ -62,13 +63,13 @@ pub(super) fn register(library: &mut Library) {
         }
         Ok(false)
     });
-    library.global::<(A, MapOf<A, B>), bool>("@in", |machine, (wanted, map)| {
+    library.add_global::<(A, MapOf<A, B>), bool>("@in", |machine, (wanted, map)| {
         machine.charge(map.lookup_cost())?;
         Ok(map.get(&wanted).is_some())
     });
 }
 
-fn comparisons(library: &mut Library) {
+fn register_comparisons(library: &mut Library) {
     use Type::{Bool, Double, Int, String, Timestamp, Uint};
     let numbers = [Int, Uint, Double];
     let mixed = numbers
@@ -83,13 +84,13 @@ fn comparisons(library: &mut Library) {
         ("_>=_", Ordering::is_ge),
     ];
     for (name, holds) in operators {
-        library.polymorphic(
+        library.add_polymorphic(
             name,
             Style::Global,
             signatures.clone(),
             move |machine, arguments| match arguments {
                 [one, other] => {
-                    let order = some_or(order(machine, one, other)?, "NaN values cannot be ordered")?;
+                    let order = value_or_error(compare_values(machine, one, other)?, "NaN values cannot be ordered")?;
                     Ok(Value::Bool(holds(order)))
                 }
                 _ => Err(Fault::no_overload()),
@@ -98,16 +99,18 @@ fn comparisons(library: &mut Library) {
     }
 }
 
-fn arithmetic(library: &mut Library) {
-    library.global::<(i64,), i64>("-_", |_, (value,)| some_or(value.checked_neg(), INT_OVERFLOW));
-    library.global::<(f64,), f64>("-_", |_, (value,)| Ok(-value));
+fn register_arithmetic(library: &mut Library) {
+    library.add_global::<(i64,), i64>("-_", |_, (value,)| value_or_error(value.checked_neg(), INT_OVERFLOW));
+    library.add_global::<(f64,), f64>("-_", |_, (value,)| Ok(-value));
     let ints: [(&str, fn(i64, i64) -> Option<i64>); 3] = [
         ("_+_", i64::checked_add),
         ("_-_", i64::checked_sub),
         ("_*_", i64::checked_mul),
     ];
     for (name, run) in ints {
-        library.global::<(i64, i64), i64>(name, move |_, (one, other)| some_or(run(one, other), INT_OVERFLOW));
+        library.add_global::<(i64, i64), i64>(name, move |_, (one, other)| {
+            value_or_error(run(one, other), INT_OVERFLOW)
+        });
     }
     let uints: [(&str, fn(u64, u64) -> Option<u64>); 3] = [
         ("_+_", u64::checked_add),
@@ -115,7 +118,9 @@ fn arithmetic(library: &mut Library) {
         ("_*_", u64::checked_mul),
     ];
     for (name, run) in uints {
-        library.global::<(u64, u64), u64>(name, move |_, (one, other)| some_or(run(one, other), UINT_OVERFLOW));
+        library.add_global::<(u64, u64), u64>(name, move |_, (one, other)| {
+            value_or_error(run(one, other), UINT_OVERFLOW)
+        });
     }
     let doubles: [(&str, fn(f64, f64) -> f64); 4] = [
         ("_+_", ops::Add::add),
@@ -124,7 +129,7 @@ fn arithmetic(library: &mut Library) {
         ("_/_", ops::Div::div),
     ];
     for (name, run) in doubles {
-        library.global::<(f64, f64), f64>(name, move |_, (one, other)| Ok(run(one, other)));
+        library.add_global::<(f64, f64), f64>(name, move |_, (one, other)| Ok(run(one, other)));
     }
     for (name, by_zero, int, uint) in [
         (
@@ -135,37 +140,37 @@ fn arithmetic(library: &mut Library) {
         ),
         ("_%_", "modulus by zero", i64::checked_rem, u64::checked_rem),
     ] {
-        library.global::<(i64, i64), i64>(name, move |_, (one, other)| {
-            some_or(int(one, other), if other == 0 { by_zero } else { INT_OVERFLOW })
+        library.add_global::<(i64, i64), i64>(name, move |_, (one, other)| {
+            value_or_error(int(one, other), if other == 0 { by_zero } else { INT_OVERFLOW })
         });
-        library.global::<(u64, u64), u64>(name, move |_, (one, other)| some_or(uint(one, other), by_zero));
+        library.add_global::<(u64, u64), u64>(name, move |_, (one, other)| value_or_error(uint(one, other), by_zero));
     }
-    times(library);
+    register_time_arithmetic(library);
 }
 
-fn times(library: &mut Library) {
-    library.global::<(Duration, Duration), Duration>("_+_", |_, (one, other)| {
-        some_or(one.checked_add(other), DURATION_OVERFLOW)
+fn register_time_arithmetic(library: &mut Library) {
+    library.add_global::<(Duration, Duration), Duration>("_+_", |_, (one, other)| {
+        value_or_error(one.checked_add(other), DURATION_OVERFLOW)
     });
-    library.global::<(Duration, Duration), Duration>("_-_", |_, (one, other)| {
-        some_or(one.checked_sub(other), DURATION_OVERFLOW)
+    library.add_global::<(Duration, Duration), Duration>("_-_", |_, (one, other)| {
+        value_or_error(one.checked_sub(other), DURATION_OVERFLOW)
     });
-    library.global::<(OffsetDateTime, Duration), OffsetDateTime>("_+_", |_, (time, span)| {
-        some_or(time.checked_add(TimeSpan::nanoseconds(span)), TIMESTAMP_OVERFLOW)
+    library.add_global::<(OffsetDateTime, Duration), OffsetDateTime>("_+_", |_, (time, span)| {
+        value_or_error(time.checked_add(TimeSpan::nanoseconds(span)), TIMESTAMP_OVERFLOW)
     });
-    library.global::<(Duration, OffsetDateTime), OffsetDateTime>("_+_", |_, (span, time)| {
-        some_or(time.checked_add(TimeSpan::nanoseconds(span)), TIMESTAMP_OVERFLOW)
+    library.add_global::<(Duration, OffsetDateTime), OffsetDateTime>("_+_", |_, (span, time)| {
+        value_or_error(time.checked_add(TimeSpan::nanoseconds(span)), TIMESTAMP_OVERFLOW)
     });
-    library.global::<(OffsetDateTime, Duration), OffsetDateTime>("_-_", |_, (time, span)| {
-        some_or(time.checked_sub(TimeSpan::nanoseconds(span)), TIMESTAMP_OVERFLOW)
+    library.add_global::<(OffsetDateTime, Duration), OffsetDateTime>("_-_", |_, (time, span)| {
+        value_or_error(time.checked_sub(TimeSpan::nanoseconds(span)), TIMESTAMP_OVERFLOW)
     });
-    library.global::<(OffsetDateTime, OffsetDateTime), Duration>("_-_", |_, (one, other)| {
-        some_or((one - other).whole_nanoseconds().try_into().ok(), DURATION_OVERFLOW)
+    library.add_global::<(OffsetDateTime, OffsetDateTime), Duration>("_-_", |_, (one, other)| {
+        value_or_error((one - other).whole_nanoseconds().try_into().ok(), DURATION_OVERFLOW)
     });
 }
 
 /// Returns the order of two values of one type; `None` if one is NaN.
-pub(super) fn order<'a>(
+pub(super) fn compare_values<'a>(
     machine: &mut Machine<'a>,
     one: &Value<'a>,
     other: &Value<'a>,

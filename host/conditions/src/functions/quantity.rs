@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use super::{Library, some_or, typed::Str};
+use super::{Library, typed::Str, value_or_error};
 
 /// A quantity as a multiple of 10^-9. As in Kubernetes, smaller fractions are rounded up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Quantity(i128);
 
 const ONE: i128 = 1_000_000_000;
-const INVALID: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const INVALID_QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 /// The maximum length of a quantity's text, in bytes. A longer quantity is too large or needlessly precise.
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 impl Quantity {
     fn read(text: &str) -> Option<Self> {
-        if text.len() > LONGEST {
+        if text.len() > MAX_LENGTH {
             return None;
         }
         let (sign, rest) = match text.strip_prefix('-') {
@@ -90,30 +91,32 @@ fn scale(suffix: &str) -> Option<(u32, i32)> {
 }
 
 pub(super) fn register(library: &mut Library) {
-    library.global::<(Str,), bool>("isQuantity", |machine, (text,)| {
+    library.add_global::<(Str,), bool>("isQuantity", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         Ok(Quantity::read(&text).is_some())
     });
-    library.global::<(Str,), Quantity>("quantity", |machine, (text,)| {
+    library.add_global::<(Str,), Quantity>("quantity", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
-        some_or(Quantity::read(&text).map(Arc::new), INVALID)
+        value_or_error(Quantity::read(&text).map(Arc::new), INVALID_QUANTITY)
     });
     // In Kubernetes, `sign` is a global function, unlike the rest of the library's functions.
-    library.global::<(Quantity,), i64>("sign", |_, (amount,)| Ok(amount.0.signum() as i64));
-    library.member::<(Quantity,), bool>("isInteger", |_, (amount,)| Ok(amount.to_integer().is_some()));
-    library.member::<(Quantity,), i64>("asInteger", |_, (amount,)| {
-        some_or(amount.to_integer(), "cannot convert value to integer")
+    library.add_global::<(Quantity,), i64>("sign", |_, (amount,)| Ok(amount.0.signum() as i64));
+    library.add_member::<(Quantity,), bool>("isInteger", |_, (amount,)| Ok(amount.to_integer().is_some()));
+    library.add_member::<(Quantity,), i64>("asInteger", |_, (amount,)| {
+        value_or_error(amount.to_integer(), "cannot convert value to integer")
     });
-    library.member::<(Quantity,), f64>("asApproximateFloat", |_, (amount,)| Ok(amount.0 as f64 / ONE as f64));
-    library.member::<(Quantity, Quantity), i64>("compareTo", |_, (one, other)| Ok(one.cmp(&other) as i64));
-    library.member::<(Quantity, Quantity), bool>("isLessThan", |_, (one, other)| Ok(one < other));
-    library.member::<(Quantity, Quantity), bool>("isGreaterThan", |_, (one, other)| Ok(one > other));
+    library.add_member::<(Quantity,), f64>("asApproximateFloat", |_, (amount,)| Ok(amount.0 as f64 / ONE as f64));
+    library.add_member::<(Quantity, Quantity), i64>("compareTo", |_, (one, other)| Ok(one.cmp(&other) as i64));
+    library.add_member::<(Quantity, Quantity), bool>("isLessThan", |_, (one, other)| Ok(one < other));
+    library.add_member::<(Quantity, Quantity), bool>("isGreaterThan", |_, (one, other)| Ok(one > other));
     let sums: [(&str, fn(i128, i128) -> Option<i128>); 2] = [("add", i128::checked_add), ("sub", i128::checked_sub)];
     for (name, sum) in sums {
-        let sum =
-            move |one: i128, other| some_or(sum(one, other).map(|sum| Arc::new(Quantity(sum))), "quantity overflow");
-        library.member::<(Quantity, Quantity), Quantity>(name, move |_, (one, other)| sum(one.0, other.0));
-        library.member::<(Quantity, i64), Quantity>(name, move |_, (one, other)| sum(one.0, i128::from(other) * ONE));
+        let sum = move |one: i128, other| {
+            value_or_error(sum(one, other).map(|sum| Arc::new(Quantity(sum))), "quantity overflow")
+        };
+        library.add_member::<(Quantity, Quantity), Quantity>(name, move |_, (one, other)| sum(one.0, other.0));
+        library
+            .add_member::<(Quantity, i64), Quantity>(name, move |_, (one, other)| sum(one.0, i128::from(other) * ONE));
     }
 }
 

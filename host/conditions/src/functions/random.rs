@@ -11,12 +11,12 @@ use crate::{
 };
 
 /// The maximum length of a random text, in bytes.
-const LONGEST: usize = 4096;
+const MAX_TEXT_LENGTH: usize = 4096;
 /// In a random text, an operator such as `*`, `+` or `{n,}` repeats its operand at least as often as it must, and at
 /// most this many times more. The operators themselves set no maximum.
-const MOST_REPETITIONS: u32 = 32;
+const MAX_REPETITIONS: u32 = 32;
 
-pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<CelText<'a>, Fault> {
+pub(super) fn generate_text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<CelText<'a>, Fault> {
     machine.charge_bytes(pattern.len().saturating_mul(16))?;
     let parse_result = ParserBuilder::new().nest_limit(50).build().parse(pattern);
     let parsed =
@@ -28,8 +28,10 @@ pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<CelTe
 
 fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Result<(), Fault> {
     machine.charge(1)?;
-    if text.len() > LONGEST {
-        return Err(Fault::error(format!("the random text has more than {LONGEST} bytes")));
+    if text.len() > MAX_TEXT_LENGTH {
+        return Err(Fault::error(format!(
+            "the random text has more than {MAX_TEXT_LENGTH} bytes"
+        )));
     }
     match pattern.kind() {
         HirKind::Empty | HirKind::Look(_) => {}
@@ -38,9 +40,7 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
         HirKind::Capture(group) => generate(machine, &group.sub, text)?,
         HirKind::Repetition(repetition) => {
             let repetition_min = repetition.min;
-            let repetition_max = repetition
-                .max
-                .unwrap_or(repetition_min.saturating_add(MOST_REPETITIONS));
+            let repetition_max = repetition.max.unwrap_or(repetition_min.saturating_add(MAX_REPETITIONS));
             for _ in 0..fastrand::u32(repetition_min..=repetition_max.max(repetition_min)) {
                 generate(machine, &repetition.sub, text)?;
             }

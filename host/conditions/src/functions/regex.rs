@@ -6,7 +6,7 @@ use ::regex::{Regex, RegexBuilder};
 
 use super::{
     Library, Style,
-    strings::limit,
+    strings::occurrence_limit,
     typed::{CelType, ListOf, OptionalOf, Str},
 };
 use crate::{
@@ -44,38 +44,38 @@ impl CelType for Re {
 pub(super) fn register(library: &mut Library) {
     for style in [Style::Global, Style::Member] {
         library.add::<(Str, Re), bool>("matches", style, |machine, (text, pattern)| {
-            Ok(compiled(machine, &text, &pattern)?.regex.is_match(&text))
+            Ok(compile_and_charge(machine, &text, &pattern)?.regex.is_match(&text))
         });
     }
-    library.member::<(Str, Re), Str>("find", |machine, (text, pattern)| {
-        let pattern = compiled(machine, &text, &pattern)?;
+    library.add_member::<(Str, Re), Str>("find", |machine, (text, pattern)| {
+        let pattern = compile_and_charge(machine, &text, &pattern)?;
         let first_match = pattern.regex.find(&text);
         Ok(first_match
             .map(|text_match| text_match.as_str().to_owned())
             .unwrap_or_default()
             .into())
     });
-    library.member::<(Str, Re), ListOf<Str>>("findAll", |machine, (text, pattern)| {
+    library.add_member::<(Str, Re), ListOf<Str>>("findAll", |machine, (text, pattern)| {
         find_all(machine, &text, &pattern, usize::MAX)
     });
-    library.member::<(Str, Re, i64), ListOf<Str>>("findAll", |machine, (text, pattern, times)| {
-        find_all(machine, &text, &pattern, limit(times))
+    library.add_member::<(Str, Re, i64), ListOf<Str>>("findAll", |machine, (text, pattern, times)| {
+        find_all(machine, &text, &pattern, occurrence_limit(times))
     });
 }
 
 /// Registers the functions of cel-go's library `regex`, which Kyverno supports.
 pub(super) fn register_for_kyverno(library: &mut Library) {
-    library.global::<(Str, Re, Str), Str>("regex.replace", |machine, (text, pattern, template)| {
+    library.add_global::<(Str, Re, Str), Str>("regex.replace", |machine, (text, pattern, template)| {
         replace(machine, &text, &pattern, &template, usize::MAX)
     });
-    library.global::<(Str, Re, Str, i64), Str>("regex.replace", |machine, (text, pattern, template, times)| {
-        replace(machine, &text, &pattern, &template, limit(times))
+    library.add_global::<(Str, Re, Str, i64), Str>("regex.replace", |machine, (text, pattern, template, times)| {
+        replace(machine, &text, &pattern, &template, occurrence_limit(times))
     });
-    library.global::<(Str, Re), OptionalOf<Str>>("regex.extract", |machine, (text, pattern)| {
+    library.add_global::<(Str, Re), OptionalOf<Str>>("regex.extract", |machine, (text, pattern)| {
         let extracts = extract_all(machine, &text, &pattern, 1)?;
         Ok(extracts.get(0).map(Arc::new))
     });
-    library.global::<(Str, Re), ListOf<Str>>("regex.extractAll", |machine, (text, pattern)| {
+    library.add_global::<(Str, Re), ListOf<Str>>("regex.extractAll", |machine, (text, pattern)| {
         extract_all(machine, &text, &pattern, usize::MAX)
     });
 }
@@ -92,7 +92,7 @@ fn replace<'a>(
     // A replacement may contain `\1`, which stands for a part of the match. Such a part may be as long as the whole
     // text. So the cost assumes that each replacement is as long as `template` and `text` together.
     machine.charge_bytes(match_count_max.saturating_mul(template.len().saturating_add(text.len())))?;
-    let pattern = compiled(machine, text, pattern)?;
+    let pattern = compile_and_charge(machine, text, pattern)?;
     let mut replacement = String::with_capacity(template.len());
     let mut characters = template.chars();
     while let Some(character) = characters.next() {
@@ -129,7 +129,7 @@ fn extract_all<'a>(
     times: usize,
 ) -> Result<CelList<'a>, Fault> {
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
-    let pattern = compiled(machine, text, pattern)?;
+    let pattern = compile_and_charge(machine, text, pattern)?;
     if pattern.regex.captures_len() > 2 {
         return Err(Fault::error("regular expression has more than one capturing group"));
     }
@@ -138,13 +138,13 @@ fn extract_all<'a>(
     Ok(extracts.map(|group| Value::string(group.as_str())).collect())
 }
 
-fn compiled(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<CompiledRegex>, Fault> {
+fn compile_and_charge(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<CompiledRegex>, Fault> {
     let pattern = match pattern {
         Value::Pattern(pattern) => Arc::clone(pattern),
         Value::String(source) => {
             machine.charge(COMPILE_COST)?;
             machine.charge_bytes(source.len())?;
-            Arc::new(CompiledRegex::dynamic(source).map_err(Fault::Error)?)
+            Arc::new(CompiledRegex::compile_dynamic(source).map_err(Fault::Error)?)
         }
         _ => return Err(Fault::no_overload()),
     };
@@ -161,7 +161,7 @@ fn find_all<'a>(
     // A pattern matches at most once at each character of the text, and once more at the end. The cost of this many
     // matches is charged in advance. A match costs as much as three list items.
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
-    let pattern = compiled(machine, text, pattern)?;
+    let pattern = compile_and_charge(machine, text, pattern)?;
     let matches = pattern.regex.find_iter(text).take(times);
     Ok(matches.map(|text_match| Value::string(text_match.as_str())).collect())
 }
@@ -175,29 +175,29 @@ pub(crate) struct CompiledRegex {
 
 /// The size limits for compiled patterns, in bytes. A literal pattern is compiled with the smallest of these limits
 /// that is large enough for it. A pattern that needs a larger limit may make a search cost more.
-const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+const SIZE_LIMITS: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The size limit of a pattern that is compiled during an evaluation, in bytes.
-const LARGEST_DYNAMIC: usize = 64 << 10;
-const DEEPEST: u32 = 64;
+const DYNAMIC_SIZE_LIMIT: usize = 64 << 10;
+const NESTING_LIMIT: u32 = 64;
 
 impl CompiledRegex {
-    pub(crate) fn literal(source: &str) -> Result<Self, String> {
-        Self::within(source, &SIZES)
+    pub(crate) fn compile_literal(source: &str) -> Result<Self, String> {
+        Self::compile_within(source, &SIZE_LIMITS)
     }
 
-    fn dynamic(source: &str) -> Result<Self, String> {
-        Self::within(source, &[LARGEST_DYNAMIC])
+    fn compile_dynamic(source: &str) -> Result<Self, String> {
+        Self::compile_within(source, &[DYNAMIC_SIZE_LIMIT])
     }
 
-    fn within(source: &str, sizes: &[usize]) -> Result<Self, String> {
-        let wrong = |why: String| format!("error parsing regexp: {why}");
-        let translated = from_go(source).map_err(wrong)?;
+    fn compile_within(source: &str, sizes: &[usize]) -> Result<Self, String> {
+        let parse_error = |why: String| format!("error parsing regexp: {why}");
+        let translated = translate_go_pattern(source).map_err(parse_error)?;
         let mut outcome = Err("it is too large".to_owned());
         for size in sizes {
             outcome = RegexBuilder::new(&translated)
                 .size_limit(*size)
                 .dfa_size_limit(1 << 20)
-                .nest_limit(DEEPEST)
+                .nest_limit(NESTING_LIMIT)
                 .build()
                 .map(|regex| {
                     // kube-apiserver charges for the length of the pattern. A short pattern may be large when it is
@@ -210,7 +210,7 @@ impl CompiledRegex {
                 break;
             }
         }
-        outcome.map_err(|error| wrong(in_words_of_go(source, &error)))
+        outcome.map_err(|error| parse_error(in_words_of_go(source, &error)))
     }
 
     pub(crate) fn cost(&self, length: usize) -> u64 {
@@ -220,30 +220,30 @@ impl CompiledRegex {
 
 /// Translates a regular expression from Go's syntax to the syntax of the crate `regex`. For example, `\d` is ASCII in
 /// Go, and a brace that begins no count is literal.
-fn from_go(source: &str) -> Result<String, String> {
+fn translate_go_pattern(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
-    let mut class = false;
+    let mut is_in_class = false;
     // The rest of the pattern from the last repetition on, such as `*b` in `a*b`; `None` if something else came after
     // the repetition. With it, a second repetition directly after the first, as in `a**`, is refused, as in Go.
-    let mut repetition: Option<&str> = None;
+    let mut last_repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();
-        if !class && let Some((operator, after)) = repetition_at(rest)? {
-            if let Some(before) = repetition {
+        if !is_in_class && let Some((operator, after)) = repetition_at(rest)? {
+            if let Some(before) = last_repetition {
                 let nested = before.strip_suffix(after).unwrap_or(operator);
                 return Err(format!("invalid nested repetition operator: `{nested}`"));
             }
             out.push_str(rest.strip_suffix(after).unwrap_or(operator));
-            repetition = Some(rest);
+            last_repetition = Some(rest);
             rest = after;
             continue;
         }
-        repetition = None;
+        last_repetition = None;
         rest = match character {
             '\\' => escape(after, &mut out),
-            '[' if !class => {
-                class = true;
+            '[' if !is_in_class => {
+                is_in_class = true;
                 out.push('[');
                 let (negated, after) = strip(after, '^');
                 if negated {
@@ -268,22 +268,22 @@ fn from_go(source: &str) -> Result<String, String> {
                     after
                 }
             },
-            ']' if class => {
-                class = false;
+            ']' if is_in_class => {
+                is_in_class = false;
                 out.push(']');
                 after
             }
-            '[' | '&' | '~' if class => {
+            '[' | '&' | '~' if is_in_class => {
                 out.push('\\');
                 out.push(character);
                 after
             }
-            '{' if !class => {
+            '{' if !is_in_class => {
                 out.push_str(r"\{");
                 after
             }
             // The `?` after the parenthesis repeats nothing: it begins the flags of a group, as in `(?i)` or `(?:`.
-            '(' if !class && after.starts_with('?') => {
+            '(' if !is_in_class && after.starts_with('?') => {
                 out.push_str("(?");
                 after.strip_prefix('?').unwrap_or(after)
             }
@@ -297,14 +297,14 @@ fn from_go(source: &str) -> Result<String, String> {
 }
 
 /// The largest count in a repetition that Go accepts.
-const LARGEST_COUNT: u32 = 1000;
+const MAX_REPEAT_COUNT: u32 = 1000;
 
 /// Splits a repetition such as `*` or `{2,3}` off the beginning of a text. Returns both parts.
 fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
     let length = match rest.as_bytes().first() {
         Some(b'*' | b'+' | b'?') => 1,
-        Some(b'{') => match count(rest.get(1..).unwrap_or_default()) {
-            Some((length, most)) if most > LARGEST_COUNT => {
+        Some(b'{') => match parse_repeat_count(rest.get(1..).unwrap_or_default()) {
+            Some((length, maximum)) if maximum > MAX_REPEAT_COUNT => {
                 let operator = rest.get(..length + 2).unwrap_or(rest);
                 return Err(format!("invalid repeat count: `{operator}`"));
             }
@@ -322,12 +322,12 @@ fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
 fn in_words_of_go(source: &str, error: &str) -> String {
     let mut lines = error.lines().rev();
     let why = lines.next().unwrap_or_default();
-    let marks = lines.next().unwrap_or_default();
-    let marked = lines
+    let caret_line = lines.next().unwrap_or_default();
+    let marked_text = lines
         .next()
-        .zip(marks.find('^'))
-        .and_then(|(pattern, start)| pattern.get(start..(start + marks.matches('^').count()).min(pattern.len())));
-    match (why.strip_prefix("error: "), marked) {
+        .zip(caret_line.find('^'))
+        .and_then(|(pattern, start)| pattern.get(start..(start + caret_line.matches('^').count()).min(pattern.len())));
+    match (why.strip_prefix("error: "), marked_text) {
         (Some("unclosed group"), _) => format!("missing closing ): `{source}`"),
         (Some("unrecognized escape sequence" | "backreferences are not supported"), Some(marked)) => {
             format!("invalid escape sequence: `{marked}`")
@@ -384,7 +384,7 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
 }
 
 /// Parses the count of a repetition, such as `2}` or `2,3}`. Returns its length without `}`, and its largest number.
-fn count(after: &str) -> Option<(usize, u32)> {
+fn parse_repeat_count(after: &str) -> Option<(usize, u32)> {
     let (inside, _) = after.split_once('}')?;
     let (minimum, maximum) = inside.split_once(',').unwrap_or((inside, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -429,7 +429,7 @@ mod tests {
             (r"^(?i:A)+?b{2,3}?$", "aabb", true),
             ("", "anything", true),
         ] {
-            let compiled = CompiledRegex::literal(pattern).unwrap();
+            let compiled = CompiledRegex::compile_literal(pattern).unwrap();
             assert_eq!(compiled.regex.is_match(text), expected, "{pattern} on {text}");
         }
         for (pattern, why) in [
@@ -441,20 +441,20 @@ mod tests {
             ("a*?{2}", "invalid nested repetition operator: `*?{2}`"),
             ("a{1001}", "invalid repeat count: `{1001}`"),
         ] {
-            let error = CompiledRegex::literal(pattern).unwrap_err();
+            let error = CompiledRegex::compile_literal(pattern).unwrap_err();
             assert_eq!(error, format!("error parsing regexp: {why}"), "{pattern}");
         }
         for pattern in [r"(", r"(?=a)", r"\1", r"[z-a]", r"\", r"(?P<a", r"[", r"\xZZ"] {
-            assert!(CompiledRegex::literal(pattern).is_err(), "{pattern}");
+            assert!(CompiledRegex::compile_literal(pattern).is_err(), "{pattern}");
         }
     }
 
     #[test]
     fn a_larger_pattern_costs_more() {
-        let small = CompiledRegex::literal("^[a-z]+$").unwrap();
-        let large = CompiledRegex::literal("(a{50}){50}").unwrap();
+        let small = CompiledRegex::compile_literal("^[a-z]+$").unwrap();
+        let large = CompiledRegex::compile_literal("(a{50}){50}").unwrap();
         assert!(small.cost(1000) * 10 < large.cost(1000));
-        assert!(CompiledRegex::literal("((a{100}){100}){100}").is_err());
-        assert!(CompiledRegex::literal(&"(".repeat(10_000)).is_err());
+        assert!(CompiledRegex::compile_literal("((a{100}){100}){100}").is_err());
+        assert!(CompiledRegex::compile_literal(&"(".repeat(10_000)).is_err());
     }
 }

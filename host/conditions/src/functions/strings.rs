@@ -16,7 +16,7 @@ pub(super) fn register(library: &mut Library) {
         ("contains", |text, part| text.contains(part)),
     ];
     for (name, test) in tests {
-        library.member::<(Str, Str), bool>(name, move |machine, (text, part)| {
+        library.add_member::<(Str, Str), bool>(name, move |machine, (text, part)| {
             machine.charge_bytes(text.len() + part.len())?;
             Ok(test(&text, &part))
         });
@@ -27,57 +27,58 @@ pub(super) fn register(library: &mut Library) {
         ("trim", |text| text.trim().to_owned()),
     ];
     for (name, change) in changes {
-        library.member::<(Str,), Str>(name, move |machine, (text,)| {
+        library.add_member::<(Str,), Str>(name, move |machine, (text,)| {
             machine.charge_bytes(text.len())?;
             Ok(change(&text).into())
         });
     }
-    library.member::<(Str, i64), Str>("charAt", |machine, (text, index)| {
+    library.add_member::<(Str, i64), Str>("charAt", |machine, (text, index)| {
         machine.charge_bytes(text.len())?;
         let start = byte_index(&text, index)?;
         let character = text.get(start..).and_then(|rest| rest.chars().next());
         Ok(character.map(String::from).unwrap_or_default().into())
     });
-    library.member::<(Str, i64), Str>("substring", |machine, (text, start)| {
+    library.add_member::<(Str, i64), Str>("substring", |machine, (text, start)| {
         machine.charge_bytes(text.len())?;
         let from = byte_index(&text, start)?;
         Ok(text.get(from..).unwrap_or_default().to_owned().into())
     });
-    library.member::<(Str, i64, i64), Str>("substring", |machine, (text, start, end)| {
+    library.add_member::<(Str, i64, i64), Str>("substring", |machine, (text, start, end)| {
         machine.charge_bytes(text.len())?;
         let range = byte_index(&text, start)?..byte_index(&text, end)?;
         let invalid = || Fault::error(format!("invalid substring range. start: {start}, end: {end}"));
         Ok(text.get(range).ok_or_else(invalid)?.to_owned().into())
     });
-    library.member::<(Str, Str), i64>("indexOf", |machine, (text, part)| index_of(machine, &text, &part, 0));
-    library.member::<(Str, Str, i64), i64>("indexOf", |machine, (text, part, from)| {
+    library.add_member::<(Str, Str), i64>("indexOf", |machine, (text, part)| index_of(machine, &text, &part, 0));
+    library.add_member::<(Str, Str, i64), i64>("indexOf", |machine, (text, part, from)| {
         index_of(machine, &text, &part, from)
     });
-    library.member::<(Str, Str), i64>("lastIndexOf", |machine, (text, part)| {
+    library.add_member::<(Str, Str), i64>("lastIndexOf", |machine, (text, part)| {
         last_index_of(machine, &text, &part, None)
     });
-    library.member::<(Str, Str, i64), i64>("lastIndexOf", |machine, (text, part, from)| {
+    library.add_member::<(Str, Str, i64), i64>("lastIndexOf", |machine, (text, part, from)| {
         last_index_of(machine, &text, &part, Some(from))
     });
-    library.member::<(Str, Str, Str), Str>("replace", |machine, (text, old, new)| {
+    library.add_member::<(Str, Str, Str), Str>("replace", |machine, (text, old, new)| {
         replace(machine, &text, &old, &new, usize::MAX)
     });
-    library.member::<(Str, Str, Str, i64), Str>("replace", |machine, (text, old, new, times)| {
-        replace(machine, &text, &old, &new, limit(times))
+    library.add_member::<(Str, Str, Str, i64), Str>("replace", |machine, (text, old, new, times)| {
+        replace(machine, &text, &old, &new, occurrence_limit(times))
     });
-    library.member::<(Str, Str), ListOf<Str>>("split", |machine, (text, separator)| {
+    library.add_member::<(Str, Str), ListOf<Str>>("split", |machine, (text, separator)| {
         split(machine, &text, &separator, usize::MAX)
     });
-    library.member::<(Str, Str, i64), ListOf<Str>>("split", |machine, (text, separator, times)| {
-        split(machine, &text, &separator, limit(times))
+    library.add_member::<(Str, Str, i64), ListOf<Str>>("split", |machine, (text, separator, times)| {
+        split(machine, &text, &separator, occurrence_limit(times))
     });
     // Only mutations can call this function: in other expressions, the checker refuses it.
-    library.global::<(Str,), Str>("jsonpatch.escapeKey", |machine, (text,)| {
+    library.add_global::<(Str,), Str>("jsonpatch.escapeKey", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         Ok(text.replace('~', "~0").replace('/', "~1").into())
     });
-    library.member::<(ListOf<Str>,), Str>("join", |machine, (list,)| join(machine, &list, ""));
-    library.member::<(ListOf<Str>, Str), Str>("join", |machine, (list, separator)| join(machine, &list, &separator));
+    library.add_member::<(ListOf<Str>,), Str>("join", |machine, (list,)| join(machine, &list, ""));
+    library
+        .add_member::<(ListOf<Str>, Str), Str>("join", |machine, (list, separator)| join(machine, &list, &separator));
 }
 
 /// Returns the position of the character with this index, in bytes. The index may also be equal to the number of
@@ -115,7 +116,7 @@ fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option
 
 /// Converts a maximum number of matches, which is an argument of functions such as `split` and `replace`. A negative
 /// number means that there is no limit.
-pub(super) fn limit(times: i64) -> usize {
+pub(super) fn occurrence_limit(times: i64) -> usize {
     usize::try_from(times).unwrap_or(usize::MAX)
 }
 

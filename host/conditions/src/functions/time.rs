@@ -6,46 +6,47 @@ use ::time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339}
 use jiff::{Timestamp, tz::TimeZoneDatabase};
 
 use super::{
-    Library, some_or,
+    Library,
     typed::{Duration, Str},
+    value_or_error,
 };
 use crate::machine::Fault;
 
 /// The bundled time zones. A machine's own time zones may be missing, or differ between replicas.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-const SECOND: i64 = 1_000_000_000;
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 const NOT_A_TIMESTAMP: &str = "not a timestamp: write it as RFC 3339 has it, as 2006-01-02T15:04:05Z";
 
 pub(super) fn register(library: &mut Library) {
-    library.global::<(OffsetDateTime,), OffsetDateTime>("timestamp", |_, (time,)| Ok(time));
-    library.global::<(i64,), OffsetDateTime>("timestamp", |_, (seconds,)| {
-        some_or(OffsetDateTime::from_unix_timestamp(seconds).ok(), NOT_A_TIMESTAMP)
+    library.add_global::<(OffsetDateTime,), OffsetDateTime>("timestamp", |_, (time,)| Ok(time));
+    library.add_global::<(i64,), OffsetDateTime>("timestamp", |_, (seconds,)| {
+        value_or_error(OffsetDateTime::from_unix_timestamp(seconds).ok(), NOT_A_TIMESTAMP)
     });
-    library.global::<(Str,), OffsetDateTime>("timestamp", |machine, (text,)| {
+    library.add_global::<(Str,), OffsetDateTime>("timestamp", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
-        some_or(read_timestamp(&text), NOT_A_TIMESTAMP)
+        value_or_error(read_timestamp(&text), NOT_A_TIMESTAMP)
     });
-    library.global::<(Duration,), Duration>("duration", |_, (duration,)| Ok(duration));
-    library.global::<(Str,), Duration>("duration", |machine, (text,)| {
+    library.add_global::<(Duration,), Duration>("duration", |_, (duration,)| Ok(duration));
+    library.add_global::<(Str,), Duration>("duration", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         read_duration(&text).ok_or_else(|| Fault::error(format!("time: invalid duration {:?}", &*text)))
     });
-    library.global::<(OffsetDateTime,), Str>("string", |_, (time,)| Ok(timestamp_text(time)?.into()));
+    library.add_global::<(OffsetDateTime,), Str>("string", |_, (time,)| Ok(timestamp_text(time)?.into()));
     // Literals of `google.protobuf.Timestamp` and `Duration` are compiled to calls of the next functions.
-    library.global::<(i64, i64), OffsetDateTime>("@timestamp", |_, (seconds, nanos)| {
+    library.add_global::<(i64, i64), OffsetDateTime>("@timestamp", |_, (seconds, nanos)| {
         let second = OffsetDateTime::from_unix_timestamp(seconds).ok();
         let time = second.and_then(|time| time.checked_add(::time::Duration::nanoseconds(nanos)));
-        some_or(time, NOT_A_TIMESTAMP)
+        value_or_error(time, NOT_A_TIMESTAMP)
     });
-    library.global::<(i64, i64), Duration>("@duration", |_, (seconds, nanos)| {
+    library.add_global::<(i64, i64), Duration>("@duration", |_, (seconds, nanos)| {
         let duration = seconds
-            .checked_mul(SECOND)
+            .checked_mul(NANOS_PER_SECOND)
             .and_then(|seconds| seconds.checked_add(nanos));
-        some_or(duration, "duration overflow")
+        value_or_error(duration, "duration overflow")
     });
-    library.global::<(Duration,), Str>("string", |_, (duration,)| Ok(duration_text(duration).into()));
+    library.add_global::<(Duration,), Str>("string", |_, (duration,)| Ok(duration_text(duration).into()));
     let parts: [(&str, fn(OffsetDateTime) -> i64); 10] = [
         ("getFullYear", |time| time.year().into()),
         ("getMonth", |time| i64::from(u8::from(time.month())) - 1),
@@ -59,24 +60,27 @@ pub(super) fn register(library: &mut Library) {
         ("getMilliseconds", |time| time.millisecond().into()),
     ];
     for (name, part) in parts {
-        library.member::<(OffsetDateTime,), i64>(name, move |_, (time,)| {
-            Ok(part(some_or(
+        library.add_member::<(OffsetDateTime,), i64>(name, move |_, (time,)| {
+            Ok(part(value_or_error(
                 time.checked_to_offset(UtcOffset::UTC),
                 "timestamp overflow",
             )?))
         });
-        library.member::<(OffsetDateTime, Str), i64>(name, move |_, (time, zone)| {
+        library.add_member::<(OffsetDateTime, Str), i64>(name, move |_, (time, zone)| {
             let offset = offset_in(&zone, time).ok_or_else(|| Fault::error(format!("unknown time zone {}", &*zone)))?;
-            Ok(part(some_or(time.checked_to_offset(offset), "timestamp overflow")?))
+            Ok(part(value_or_error(
+                time.checked_to_offset(offset),
+                "timestamp overflow",
+            )?))
         });
     }
     for (name, unit) in [
-        ("getHours", 3600 * SECOND),
-        ("getMinutes", 60 * SECOND),
-        ("getSeconds", SECOND),
-        ("getMilliseconds", SECOND / 1000),
+        ("getHours", 3600 * NANOS_PER_SECOND),
+        ("getMinutes", 60 * NANOS_PER_SECOND),
+        ("getSeconds", NANOS_PER_SECOND),
+        ("getMilliseconds", NANOS_PER_SECOND / 1000),
     ] {
-        library.member::<(Duration,), i64>(name, move |_, (duration,)| Ok(duration / unit));
+        library.add_member::<(Duration,), i64>(name, move |_, (duration,)| Ok(duration / unit));
     }
 }
 
@@ -183,12 +187,12 @@ mod tests {
     fn durations_are_parsed_as_in_go_and_written_in_seconds() {
         for (text, expected) in [
             ("0", Some(0)),
-            ("1s", Some(SECOND)),
-            ("1h30m", Some(5400 * SECOND)),
+            ("1s", Some(NANOS_PER_SECOND)),
+            ("1h30m", Some(5400 * NANOS_PER_SECOND)),
             ("-1.5s", Some(-1_500_000_000)),
             ("+2ms", Some(2_000_000)),
             (".5s", Some(500_000_000)),
-            ("1.s", Some(SECOND)),
+            ("1.s", Some(NANOS_PER_SECOND)),
             ("3µs", Some(3_000)),
             ("1d", None),
             ("", None),
@@ -204,7 +208,7 @@ mod tests {
         }
         for (nanoseconds, text) in [
             (0, "0s"),
-            (90 * SECOND, "90s"),
+            (90 * NANOS_PER_SECOND, "90s"),
             (-1_500_000_000, "-1.5s"),
             (1, "0.000000001s"),
         ] {

@@ -32,7 +32,7 @@ enum UrlPart {
 }
 
 pub(super) fn register(library: &mut Library) {
-    library.global::<(Str,), UrlMarker>("url", |machine, (text,)| {
+    library.add_global::<(Str,), UrlMarker>("url", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         let url = Url::parse(&text).map_err(|why| {
             Fault::error(format!(
@@ -42,16 +42,18 @@ pub(super) fn register(library: &mut Library) {
         })?;
         Ok(Arc::new(url))
     });
-    library.global::<(Str,), bool>("isURL", |machine, (text,)| {
+    library.add_global::<(Str,), bool>("isURL", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         Ok(Url::parse_request(&text).is_ok())
     });
-    library.member::<(UrlMarker,), Str>("getScheme", |_, (url,)| Ok(url.scheme.clone().into()));
-    library.member::<(UrlMarker,), Str>("getHost", |_, (url,)| Ok(url.host.clone().into()));
-    library.member::<(UrlMarker,), Str>("getHostname", |_, (url,)| Ok(url.host_and_port().0.to_owned().into()));
-    library.member::<(UrlMarker,), Str>("getPort", |_, (url,)| Ok(url.host_and_port().1.to_owned().into()));
-    library.member::<(UrlMarker,), Str>("getEscapedPath", |_, (url,)| Ok(url.path.clone().into()));
-    library.member::<(UrlMarker,), MapOf<Str, ListOf<Str>>>("getQuery", |machine, (url,)| query(machine, &url.query));
+    library.add_member::<(UrlMarker,), Str>("getScheme", |_, (url,)| Ok(url.scheme.clone().into()));
+    library.add_member::<(UrlMarker,), Str>("getHost", |_, (url,)| Ok(url.host.clone().into()));
+    library.add_member::<(UrlMarker,), Str>("getHostname", |_, (url,)| Ok(url.host_and_port().0.to_owned().into()));
+    library.add_member::<(UrlMarker,), Str>("getPort", |_, (url,)| Ok(url.host_and_port().1.to_owned().into()));
+    library.add_member::<(UrlMarker,), Str>("getEscapedPath", |_, (url,)| Ok(url.path.clone().into()));
+    library.add_member::<(UrlMarker,), MapOf<Str, ListOf<Str>>>("getQuery", |machine, (url,)| {
+        parse_query(machine, &url.query)
+    });
 }
 
 impl Url {
@@ -69,10 +71,10 @@ impl Url {
         Self::parse_as(text, true)
     }
 
-    /// Parses a URL as Go's package `net/url` does: like its function `ParseRequestURI` if `of_request` is true, and
+    /// Parses a URL as Go's package `net/url` does: like its function `ParseRequestURI` if `is_request` is true, and
     /// like `Parse` otherwise. A text such as `//host/path` shows the difference: for `Parse`, it begins with the name
     /// of a host, and for `ParseRequestURI`, all of it is a path.
-    fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
+    fn parse_as(text: &str, is_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());
         }
@@ -85,7 +87,7 @@ impl Url {
                 ..Self::default()
             });
         }
-        let (scheme, rest) = scheme(text)?;
+        let (scheme, rest) = split_scheme(text)?;
         let mut url = Self {
             scheme: scheme.to_ascii_lowercase(),
             ..Self::default()
@@ -99,13 +101,13 @@ impl Url {
             rest.clone_into(&mut url.opaque);
             return Ok(url);
         }
-        let may_have_host = !url.scheme.is_empty() || !of_request && !rest.starts_with("///");
+        let may_have_host = !url.scheme.is_empty() || !is_request && !rest.starts_with("///");
         if let (true, Some(authority)) = (may_have_host, rest.strip_prefix("//")) {
             let (authority, path) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
             rest = path;
             let host = match authority.rsplit_once('@') {
                 Some((user, host)) => {
-                    url.user = Some(user_info(user)?.to_owned());
+                    url.user = Some(check_user_info(user)?.to_owned());
                     host
                 }
                 None => authority,
@@ -126,12 +128,12 @@ impl Url {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
             _ => (self.host.as_str(), ""),
         };
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        (bare.unwrap_or(host), port)
+        let bare_host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        (bare_host.unwrap_or(host), port)
     }
 }
 
-fn scheme(text: &str) -> Result<(&str, &str), String> {
+fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     for (place, byte) in text.bytes().enumerate() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' => {}
@@ -144,7 +146,7 @@ fn scheme(text: &str) -> Result<(&str, &str), String> {
     Ok(("", text))
 }
 
-fn user_info(user: &str) -> Result<&str, String> {
+fn check_user_info(user: &str) -> Result<&str, String> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte);
     if !user.bytes().all(is_valid) {
         return Err("net/url: invalid userinfo".to_owned());
@@ -211,7 +213,7 @@ fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
                 rest = after;
             }
             b'+' if part == UrlPart::Query => bytes.push(b' '),
-            byte if part == UrlPart::Host && byte.is_ascii() && !is_of_host(*byte) => {
+            byte if part == UrlPart::Host && byte.is_ascii() && !is_host_byte(*byte) => {
                 return Err(format!(
                     "invalid character {:?} in host name",
                     char::from(*byte).to_string()
@@ -223,7 +225,7 @@ fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn is_of_host(byte: u8) -> bool {
+fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte)
 }
 
@@ -232,7 +234,7 @@ fn text_of(bytes: Vec<u8>) -> String {
 }
 
 /// Returns the values of each key in a URL's query. As in Go, a pair that has a `;` or an invalid escape is dropped.
-fn query<'a>(machine: &mut Machine<'a>, query: &str) -> Result<Map<'a>, Fault> {
+fn parse_query<'a>(machine: &mut Machine<'a>, query: &str) -> Result<Map<'a>, Fault> {
     machine.charge_bytes(query.len())?;
     let mut entries: Vec<(String, Vec<Value<'a>>)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
@@ -247,8 +249,8 @@ fn query<'a>(machine: &mut Machine<'a>, query: &str) -> Result<Map<'a>, Fault> {
             None => entries.push((key, vec![value])),
         }
     }
-    let shared = |(key, values)| (Value::string(key), Value::list(values));
-    Ok(Map::Shared(entries.into_iter().map(shared).collect()))
+    let shared_entry = |(key, values)| (Value::string(key), Value::list(values));
+    Ok(Map::Shared(entries.into_iter().map(shared_entry).collect()))
 }
 
 #[cfg(test)]

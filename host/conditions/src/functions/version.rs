@@ -11,20 +11,23 @@ use super::{
 use crate::machine::{Fault, Machine};
 
 pub(super) fn register(library: &mut Library) {
-    library.global::<(Str,), Semver>("semver", |machine, (text,)| {
-        read(machine, &text, false)?.map_err(Fault::Error)
+    library.add_global::<(Str,), Semver>("semver", |machine, (text,)| {
+        read_version(machine, &text, false)?.map_err(Fault::Error)
     });
-    library.global::<(Str, bool), Semver>("semver", |machine, (text, normalize)| {
-        read(machine, &text, normalize)?.map_err(Fault::Error)
+    library.add_global::<(Str, bool), Semver>("semver", |machine, (text, normalize)| {
+        read_version(machine, &text, normalize)?.map_err(Fault::Error)
     });
-    library.global::<(Str,), bool>("isSemver", |machine, (text,)| Ok(read(machine, &text, false)?.is_ok()));
-    library.global::<(Str, bool), bool>("isSemver", |machine, (text, normalize)| {
-        Ok(read(machine, &text, normalize)?.is_ok())
+    library.add_global::<(Str,), bool>("isSemver", |machine, (text,)| {
+        Ok(read_version(machine, &text, false)?.is_ok())
+    });
+    library.add_global::<(Str, bool), bool>("isSemver", |machine, (text, normalize)| {
+        Ok(read_version(machine, &text, normalize)?.is_ok())
     });
     // The build metadata of versions is not compared, as in Kubernetes.
-    library.member::<(Semver, Semver), i64>("compareTo", |_, (one, other)| Ok(one.cmp_precedence(&other) as i64));
-    library.member::<(Semver, Semver), bool>("isLessThan", |_, (one, other)| Ok(one.cmp_precedence(&other).is_lt()));
-    library.member::<(Semver, Semver), bool>("isGreaterThan", |_, (one, other)| {
+    library.add_member::<(Semver, Semver), i64>("compareTo", |_, (one, other)| Ok(one.cmp_precedence(&other) as i64));
+    library
+        .add_member::<(Semver, Semver), bool>("isLessThan", |_, (one, other)| Ok(one.cmp_precedence(&other).is_lt()));
+    library.add_member::<(Semver, Semver), bool>("isGreaterThan", |_, (one, other)| {
         Ok(one.cmp_precedence(&other).is_gt())
     });
     let parts: [(&str, fn(&Version) -> u64); 3] = [
@@ -33,23 +36,23 @@ pub(super) fn register(library: &mut Library) {
         ("patch", |version| version.patch),
     ];
     for (name, part) in parts {
-        library.member::<(Semver,), i64>(name, move |_, (version,)| Ok(part(&version).cast_signed()));
+        library.add_member::<(Semver,), i64>(name, move |_, (version,)| Ok(part(&version).cast_signed()));
     }
 }
 
 /// Parses a semantic version. The inner error means that the text is not a version. The outer error means that the cost
 /// limit is exceeded.
-fn read(machine: &mut Machine<'_>, text: &str, normalize: bool) -> Result<Result<Arc<Version>, String>, Fault> {
+fn read_version(machine: &mut Machine<'_>, text: &str, normalize: bool) -> Result<Result<Arc<Version>, String>, Fault> {
     machine.charge_bytes(text.len())?;
     let version = if normalize {
-        normalized(text)
+        normalize_version(text)
     } else {
         Ok(text.to_owned())
     };
     Ok(version.and_then(|text| Version::parse(&text).map(Arc::new).map_err(|error| error.to_string())))
 }
 
-fn normalized(text: &str) -> Result<String, String> {
+fn normalize_version(text: &str) -> Result<String, String> {
     let mut parts: Vec<String> = text
         .strip_prefix('v')
         .unwrap_or(text)
@@ -90,7 +93,7 @@ mod tests {
             ("00.0.0", Ok("0.0.0")),
             ("1.2-rc", Err("short version cannot contain PreRelease/Build meta data")),
         ] {
-            let normal = normalized(text);
+            let normal = normalize_version(text);
             let outcome = normal.as_deref().map_err(String::as_str);
             assert_eq!(outcome, expected, "{text}");
         }

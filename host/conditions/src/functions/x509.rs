@@ -20,14 +20,14 @@ use x509_parser::{
 };
 
 /// The number that Go's `crypto/x509` gives to the public key algorithm RSA.
-const RSA: u64 = 1;
+const RSA_ALGORITHM: u64 = 1;
 
 /// The maximum length of a key's modulus, in bytes. Converting it to decimal takes time that grows with its square.
-const LONGEST_MODULUS: usize = 2048;
+const MAX_MODULUS_LENGTH: usize = 2048;
 
 /// The fields that are read from the extensions of a certificate. They are null at first, and a field stays null if the
 /// certificate lacks the extension for it.
-const UNSET: [&str; 17] = [
+const UNSET_FIELDS: [&str; 17] = [
     "ExtKeyUsage",
     "AuthorityKeyId",
     "OCSPServer",
@@ -49,7 +49,7 @@ const UNSET: [&str; 17] = [
 
 /// The fields of a distinguished name that are lists. The number is the last part of the field's object identifier,
 /// such as 6 for `Country`, whose object identifier is 2.5.4.6.
-const PARTS: [(u64, &str); 7] = [
+const NAME_PARTS: [(u64, &str); 7] = [
     (6, "Country"),
     (10, "Organization"),
     (11, "OrganizationalUnit"),
@@ -63,18 +63,21 @@ pub(super) fn decode(text: &str) -> Result<Json, String> {
     let block = parse_x509_pem(text.as_bytes());
     let (_, block) = block.map_err(|_| "failed to decode PEM block".to_owned())?;
     match block.label.as_str() {
-        "CERTIFICATE" => certificate(&block.contents),
-        "CERTIFICATE REQUEST" => request(&block.contents),
+        "CERTIFICATE" => certificate_fields(&block.contents),
+        "CERTIFICATE REQUEST" => request_fields(&block.contents),
         _ => Err("PEM block neither contains a CERTIFICATE or CERTIFICATE REQUEST".to_owned()),
     }
 }
 
-fn certificate(der: &[u8]) -> Result<Json, String> {
+fn certificate_fields(der: &[u8]) -> Result<Json, String> {
     let parsed = X509Certificate::from_der(der).map_err(|error| format!("x509: {error}"))?;
     let ([], certificate) = parsed else {
         return Err("x509: trailing data".to_owned());
     };
-    let mut fields: Fields<String, Json> = UNSET.map(|name| (name.to_owned(), Json::Null)).into_iter().collect();
+    let mut fields: Fields<String, Json> = UNSET_FIELDS
+        .map(|name| (name.to_owned(), Json::Null))
+        .into_iter()
+        .collect();
     for (name, value) in [
         ("KeyUsage", json!(0)),
         ("BasicConstraintsValid", json!(false)),
@@ -103,7 +106,7 @@ fn certificate(der: &[u8]) -> Result<Json, String> {
         ("RawSubject", base64(certificate.subject().as_raw())),
         ("RawIssuer", base64(certificate.issuer().as_raw())),
         ("Signature", base64(&certificate.signature_value.data)),
-        ("PublicKeyAlgorithm", json!(RSA)),
+        ("PublicKeyAlgorithm", json!(RSA_ALGORITHM)),
         ("PublicKey", public_key(key)?),
         ("SerialNumber", json!(serial)),
         ("Issuer", name_fields(certificate.issuer())?),
@@ -117,13 +120,13 @@ fn certificate(der: &[u8]) -> Result<Json, String> {
     Ok(Json::Object(fields))
 }
 
-fn request(der: &[u8]) -> Result<Json, String> {
+fn request_fields(der: &[u8]) -> Result<Json, String> {
     let parsed = X509CertificationRequest::from_der(der).map_err(|error| format!("x509: {error}"))?;
     let ([], request) = parsed else {
         return Err("x509: trailing data".to_owned());
     };
     let info = &request.certification_request_info;
-    let requested = info
+    let requested_extensions = info
         .iter_attributes()
         .find_map(|attribute| match attribute.parsed_attribute() {
             ParsedCriAttribute::ExtensionRequest(requested) => Some(requested.extensions.as_slice()),
@@ -134,10 +137,10 @@ fn request(der: &[u8]) -> Result<Json, String> {
     for name in ["DNSNames", "EmailAddresses", "IPAddresses"] {
         fields.insert(name.to_owned(), Json::Null);
     }
-    let names = requested
+    let name_extensions = requested_extensions
         .iter()
         .filter(|extension| extension.oid == OID_X509_EXT_SUBJECT_ALT_NAME);
-    for names in names {
+    for names in name_extensions {
         add_extension(&mut fields, names)?;
     }
     for (name, value) in [
@@ -147,10 +150,10 @@ fn request(der: &[u8]) -> Result<Json, String> {
         ("RawSubject", base64(info.subject.as_raw())),
         ("Version", json!(info.version.0)),
         ("Signature", base64(&request.signature_value.data)),
-        ("PublicKeyAlgorithm", json!(RSA)),
+        ("PublicKeyAlgorithm", json!(RSA_ALGORITHM)),
         ("PublicKey", public_key(&info.subject_pki)?),
         ("Subject", name_fields(&info.subject)?),
-        ("Extensions", raw_extensions(requested)),
+        ("Extensions", raw_extensions(requested_extensions)),
         ("ExtraExtensions", Json::Null),
     ] {
         fields.insert(name.to_owned(), value);
@@ -184,15 +187,15 @@ fn public_key(key: &SubjectPublicKeyInfo<'_>) -> Result<Json, String> {
     let (modulus, exponent) = parsed.ok_or("failed to parse subject public key info")?;
     // In DER, a positive number may begin with a zero byte, which is not part of the modulus.
     let modulus = modulus.strip_prefix(&[0]).unwrap_or(modulus);
-    if modulus.len() > LONGEST_MODULUS {
-        let bits = LONGEST_MODULUS * 8;
+    if modulus.len() > MAX_MODULUS_LENGTH {
+        let bits = MAX_MODULUS_LENGTH * 8;
         return Err(format!("the RSA key has more than {bits} bits"));
     }
     Ok(json!({"N": BigUint::from_bytes_be(modulus).to_string(), "E": exponent}))
 }
 
 fn name_fields(name: &X509Name<'_>) -> Result<Json, String> {
-    let mut fields: Fields<String, Json> = PARTS
+    let mut fields: Fields<String, Json> = NAME_PARTS
         .map(|(_, name)| (name.to_owned(), Json::Null))
         .into_iter()
         .collect();
@@ -209,7 +212,7 @@ fn name_fields(name: &X509Name<'_>) -> Result<Json, String> {
         let text = attribute
             .as_str()
             .map_err(|_| format!("x509: {} of a name is not text", attribute.attr_type()))?;
-        push(&mut fields, "Names", json!({"Type": kind, "Value": text}));
+        push_to_list(&mut fields, "Names", json!({"Type": kind, "Value": text}));
         let [2, 5, 4, last] = kind.as_slice() else {
             continue;
         };
@@ -217,8 +220,8 @@ fn name_fields(name: &X509Name<'_>) -> Result<Json, String> {
             3 => fields.insert("CommonName".to_owned(), text.into()),
             5 => fields.insert("SerialNumber".to_owned(), text.into()),
             last => {
-                if let Some((_, name)) = PARTS.iter().find(|(part, _)| part == last) {
-                    push(&mut fields, name, text.into());
+                if let Some((_, name)) = NAME_PARTS.iter().find(|(part, _)| part == last) {
+                    push_to_list(&mut fields, name, text.into());
                 }
                 None
             }
@@ -238,7 +241,7 @@ fn raw_extensions(extensions: &[X509Extension<'_>]) -> Json {
     }
 }
 
-fn push(fields: &mut Fields<String, Json>, list: &str, value: Json) {
+fn push_to_list(fields: &mut Fields<String, Json>, list: &str, value: Json) {
     match fields.entry(list).or_insert(Json::Null) {
         Json::Array(items) => items.push(value),
         empty => *empty = json!([value]),
@@ -246,45 +249,45 @@ fn push(fields: &mut Fields<String, Json>, list: &str, value: Json) {
 }
 
 fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_>) -> Result<(), String> {
-    let mut set = |name: &str, value| fields.insert(name.to_owned(), value);
+    let mut set_field = |name: &str, value| fields.insert(name.to_owned(), value);
     match extension.parsed_extension() {
         ParsedExtension::ParseError { .. } => {
             return Err(format!("x509: the extension {} is invalid", extension.oid));
         }
         ParsedExtension::KeyUsage(usage) => {
-            set("KeyUsage", json!(usage.flags));
+            set_field("KeyUsage", json!(usage.flags));
         }
         ParsedExtension::BasicConstraints(constraints) => {
-            set("BasicConstraintsValid", json!(true));
-            set("IsCA", json!(constraints.ca));
-            let longest = constraints.path_len_constraint;
-            set("MaxPathLen", longest.map_or(json!(-1), Json::from));
-            set("MaxPathLenZero", json!(longest == Some(0)));
+            set_field("BasicConstraintsValid", json!(true));
+            set_field("IsCA", json!(constraints.ca));
+            let path_length = constraints.path_len_constraint;
+            set_field("MaxPathLen", path_length.map_or(json!(-1), Json::from));
+            set_field("MaxPathLenZero", json!(path_length == Some(0)));
         }
         ParsedExtension::AuthorityKeyIdentifier(identifier) => {
             let key = identifier.key_identifier.as_ref();
-            set("AuthorityKeyId", key.map_or(Json::Null, |key| base64(key.0)));
+            set_field("AuthorityKeyId", key.map_or(Json::Null, |key| base64(key.0)));
         }
         ParsedExtension::ExtendedKeyUsage(_) => {
             // The order of the usages matters, because Go keeps it. The parser of the crate loses the order, so the
             // bytes of the extension are parsed here again.
             let usages = <Vec<Oid<'_>>>::from_der(extension.value).map(|(_, usages)| usages);
             for usage in usages.unwrap_or_default().iter().filter_map(key_usage) {
-                push(fields, "ExtKeyUsage", usage.into());
+                push_to_list(fields, "ExtKeyUsage", usage.into());
             }
         }
         ParsedExtension::SubjectAlternativeName(names) => {
             for name in &names.general_names {
                 match name {
-                    GeneralName::DNSName(name) => push(fields, "DNSNames", (*name).into()),
-                    GeneralName::RFC822Name(name) => push(fields, "EmailAddresses", (*name).into()),
-                    GeneralName::IPAddress(bytes) => push(fields, "IPAddresses", ip_address(bytes)?),
+                    GeneralName::DNSName(name) => push_to_list(fields, "DNSNames", (*name).into()),
+                    GeneralName::RFC822Name(name) => push_to_list(fields, "EmailAddresses", (*name).into()),
+                    GeneralName::IPAddress(bytes) => push_to_list(fields, "IPAddresses", ip_address(bytes)?),
                     _ => {}
                 }
             }
         }
         ParsedExtension::NameConstraints(constraints) => {
-            set("PermittedDNSDomainsCritical", json!(extension.critical));
+            set_field("PermittedDNSDomainsCritical", json!(extension.critical));
             add_constraints(fields, constraints)?;
         }
         ParsedExtension::AuthorityInfoAccess(access) => {
@@ -295,7 +298,7 @@ fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_
                     _ => continue,
                 };
                 if let GeneralName::URI(uri) = &description.access_location {
-                    push(fields, list, (*uri).into());
+                    push_to_list(fields, list, (*uri).into());
                 }
             }
         }
@@ -306,14 +309,14 @@ fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_
                 };
                 for name in names {
                     if let GeneralName::URI(uri) = name {
-                        push(fields, "CRLDistributionPoints", (*uri).into());
+                        push_to_list(fields, "CRLDistributionPoints", (*uri).into());
                     }
                 }
             }
         }
         ParsedExtension::CertificatePolicies(policies) => {
             for policy in policies {
-                push(fields, "PolicyIdentifiers", arcs(&policy.policy_id).into());
+                push_to_list(fields, "PolicyIdentifiers", arcs(&policy.policy_id).into());
             }
         }
         _ => {}
@@ -322,11 +325,11 @@ fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_
 }
 
 fn add_constraints(fields: &mut Fields<String, Json>, constraints: &NameConstraints<'_>) -> Result<(), String> {
-    for (prefix, trees) in [
+    for (prefix, subtrees) in [
         ("Permitted", &constraints.permitted_subtrees),
         ("Excluded", &constraints.excluded_subtrees),
     ] {
-        for GeneralSubtree { base } in trees.iter().flatten() {
+        for GeneralSubtree { base } in subtrees.iter().flatten() {
             let (list, value) = match base {
                 GeneralName::DNSName(name) => ("DNSDomains", (*name).into()),
                 GeneralName::RFC822Name(name) => ("EmailAddresses", (*name).into()),
@@ -340,7 +343,7 @@ fn add_constraints(fields: &mut Fields<String, Json>, constraints: &NameConstrai
                 }
                 _ => continue,
             };
-            push(fields, &format!("{prefix}{list}"), value);
+            push_to_list(fields, &format!("{prefix}{list}"), value);
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ pub(super) struct Objection {
 }
 
 impl Objection {
-    pub(super) fn failed(message: impl Into<String>) -> Self {
+    pub(super) fn for_error(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             reason: DenialReason::Invalid,
@@ -28,11 +28,11 @@ impl Objection {
         }
     }
 
-    pub(super) fn unreadable(message: impl Into<String>) -> Self {
+    pub(super) fn for_unreadable_object(message: impl Into<String>) -> Self {
         Self {
             is_error: false,
             is_unreadable: true,
-            ..Self::failed(message)
+            ..Self::for_error(message)
         }
     }
 }
@@ -66,31 +66,31 @@ impl PolicyHook {
         let names = match &self.binding.wording {
             MessageWording::Gatekeeper { prefix, .. } => {
                 objections.extend(refusals);
-                self.respond_for_constraint(prefix, objections, &mut response);
+                self.respond_as_gatekeeper(prefix, objections, &mut response);
                 return Ok(response);
             }
             MessageWording::Kyverno { policy } => {
                 objections.extend(refusals);
-                self.answer_as_kyverno(policy, objections, &mut response);
+                self.respond_as_kyverno(policy, objections, &mut response);
                 if matches!(response.verdict, Verdict::Allow) {
-                    response.verdict = replaced(request, object);
+                    response.verdict = replacement_verdict(request, object);
                 }
                 return Ok(response);
             }
             MessageWording::Native => {
                 // If one expression denies the request and another one fails, the request is denied.
-                let (failed, denied): (Vec<_>, Vec<_>) = objections
+                let (failures, denials): (Vec<_>, Vec<_>) = objections
                     .into_iter()
                     .chain(refusals)
                     .partition(|objection| objection.is_error || objection.is_unreadable);
-                response.verdict = match (denied.into_iter().next(), failed.into_iter().next()) {
+                response.verdict = match (denials.into_iter().next(), failures.into_iter().next()) {
                     (Some(denied), _) => Verdict::Deny(Denial::new(
                         denied.reason.code(),
                         denied.reason.as_str(),
                         denied.message,
                     )),
                     (None, Some(failed)) => return Err(Failure::new(FailureKind::Error, failed.message)),
-                    (None, None) => replaced(request, object),
+                    (None, None) => replacement_verdict(request, object),
                 };
                 return Ok(response);
             }
@@ -100,22 +100,23 @@ impl PolicyHook {
             objections.retain(|objection| !objection.is_error);
             refusals.retain(|objection| !objection.is_error);
         }
-        self.note(names, &objections, &mut response);
+        self.report_objections(names, &objections, &mut response);
         // A policy with mutations has no validation actions, so each objection to a mutation denies the request.
-        let enforced = self.binding.actions.contains(&Action::Deny) || !self.policy.mutations.is_empty();
-        let denied: Vec<Objection> = objections.into_iter().filter(|_| enforced).chain(refusals).collect();
+        let is_enforced = self.binding.actions.contains(&Action::Deny) || !self.policy.mutations.is_empty();
+        let denying_objections: Vec<Objection> =
+            objections.into_iter().filter(|_| is_enforced).chain(refusals).collect();
         // If the API server cannot read the result of a mutation, it ends the request at that point. So an objection
         // about this is reported before all others.
-        let unreadable = denied.iter().find(|objection| objection.is_unreadable);
-        response.verdict = match (unreadable, denied.split_first()) {
+        let unreadable = denying_objections.iter().find(|objection| objection.is_unreadable);
+        response.verdict = match (unreadable, denying_objections.split_first()) {
             (Some(objection), _) => Verdict::Deny(internal_error(&objection.message)),
             (None, Some((first, others))) => Verdict::Deny(self.denial(names, request, first, others)),
-            (None, None) => replaced(request, object),
+            (None, None) => replacement_verdict(request, object),
         };
         Ok(response)
     }
 
-    fn respond_for_constraint(&self, prefix: &str, mut objections: Vec<Objection>, response: &mut Response) {
+    fn respond_as_gatekeeper(&self, prefix: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.is_error);
         }
@@ -136,36 +137,36 @@ impl PolicyHook {
 
     /// Completes the response for a Kyverno policy. Objections deny the request if the actions include `Deny`. If the
     /// policy has mutations, objections always deny the request, because such a policy has no actions.
-    fn answer_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
+    fn respond_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.is_error);
         }
-        let worded = |objection: &Objection| {
+        let format_message = |objection: &Objection| {
             let status = if objection.is_error { "error" } else { "failed" };
             format!("Policy {policy} {status}: {}", objection.message)
         };
-        let messages: Vec<String> = objections.iter().map(worded).collect();
+        let messages: Vec<String> = objections.iter().map(format_message).collect();
         if messages.is_empty() {
             return;
         }
-        let does = |action: Action| self.binding.actions.contains(&action);
-        if does(Action::Audit) {
+        let has_action = |action: Action| self.binding.actions.contains(&action);
+        if has_action(Action::Audit) {
             response
                 .audit_annotations
                 .push(("validation_failure".to_owned(), messages.join("; ")));
         }
-        if does(Action::Warn) {
+        if has_action(Action::Warn) {
             response.warnings.extend(messages.iter().cloned());
         }
-        if does(Action::Deny) || !self.policy.mutations.is_empty() {
+        if has_action(Action::Deny) || !self.policy.mutations.is_empty() {
             // Kyverno's response gives no status code for the denial, so kube-apiserver replies to the client with 400.
             response.verdict = Verdict::Deny(Denial::new(400, "", messages.join("; ")));
         }
     }
 
-    fn note(&self, (policy, binding): (&str, &str), objections: &[Objection], response: &mut Response) {
-        let does = |action: Action| self.binding.actions.contains(&action);
-        if does(Action::Warn) {
+    fn report_objections(&self, (policy, binding): (&str, &str), objections: &[Objection], response: &mut Response) {
+        let has_action = |action: Action| self.binding.actions.contains(&action);
+        if has_action(Action::Warn) {
             response.warnings.extend(objections.iter().map(|objection| {
                 format!(
                     "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {}",
@@ -173,7 +174,7 @@ impl PolicyHook {
                 )
             }));
         }
-        if does(Action::Audit) && !objections.is_empty() {
+        if has_action(Action::Audit) && !objections.is_empty() {
             let actions: Vec<&str> = self.binding.actions.iter().map(|action| action.as_str()).collect();
             let failures = objections.iter().map(|objection| {
                 json!({
@@ -202,13 +203,13 @@ impl PolicyHook {
     ) -> Denial {
         let mutates = !self.policy.mutations.is_empty();
         let policy_kind = if mutates { "policy" } else { "ValidatingAdmissionPolicy" };
-        let worded = |objection: &Objection| {
+        let format_message = |objection: &Objection| {
             format!(
                 "{policy_kind} '{policy}' with binding '{binding}' denied request: {}",
                 objection.message
             )
         };
-        let message = worded(first);
+        let message = format_message(first);
         let (resource, name) = (&request.resource, object_name(request));
         let mut denial = if mutates {
             Denial::new(403, first.reason.as_str(), message.clone())
@@ -230,7 +231,7 @@ impl PolicyHook {
             .insert("kind".to_owned(), resource.resource.clone().into());
         denial.add_cause(None, message);
         for other in other_objections.iter().filter(|_| mutates) {
-            denial.add_cause(None, worded(other));
+            denial.add_cause(None, format_message(other));
         }
         denial
     }
@@ -246,15 +247,17 @@ fn internal_error(why: &str) -> Denial {
 
 /// Returns the name of the object in messages: its name, else its `generateName`, else `Unknown`, as in kube-apiserver.
 fn object_name(request: &Request) -> String {
-    let generated = request.object.as_ref().and_then(|object| {
+    let generate_name = request.object.as_ref().and_then(|object| {
         let name = object.value().pointer("/metadata/generateName")?.as_str()?;
         Some(name.to_owned())
     });
-    let name = Some(request.name.clone()).filter(|name| !name.is_empty()).or(generated);
+    let name = Some(request.name.clone())
+        .filter(|name| !name.is_empty())
+        .or(generate_name);
     name.unwrap_or_else(|| "Unknown".to_owned())
 }
 
-fn replaced(request: &Request, object: Option<Object>) -> Verdict {
+fn replacement_verdict(request: &Request, object: Option<Object>) -> Verdict {
     match object {
         // The text of the object has changed. Its JSON value may still be the same, for example if only white space
         // differs. The chain compares the values later, and then finds no change.

@@ -7,13 +7,12 @@ use admittance_admission::{
 use serde_json::Value as Json;
 
 use super::{
-    Inputs, POLICY_COST, PolicyHook,
+    Inputs, POLICY_COST_LIMIT, PolicyHook, describe_fault,
     findings::{Findings, Objection},
-    reported,
 };
 use crate::{Structure, apply, machine::Machine, value::Value};
 
-const BRIEF: usize = 16 << 10;
+const BRIEF_SIZE: usize = 16 << 10;
 
 impl PolicyHook {
     /// Applies the policy's mutations in order, each to the result of the previous one, and skips those that fail.
@@ -27,18 +26,20 @@ impl PolicyHook {
         let (Some(mut current), Some(original)) = (object.clone(), &inputs.request.object) else {
             return Ok(());
         };
-        let structure = self.structure(&inputs.request.kind);
+        let structure = self.find_structure(&inputs.request.kind);
         // The size limit for the object after all mutations depends on the size of the original object.
         let limit = Patch::result_limit(original.text().len());
         for mutation in &policy.mutations {
             let mutation_value = {
                 let variables = self.variables(inputs).with_object(Some(&current));
-                let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST, inputs.deadline);
-                let sources = self.sources(inputs.request);
+                let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST_LIMIT, inputs.deadline);
+                let sources = self.value_sources(inputs.request);
                 match machine.settle(mutation.expression(), sources).await {
-                    Ok(value) => MutationValue::write(&value, limit, inputs.deadline).await,
+                    Ok(value) => MutationValue::convert(&value, limit, inputs.deadline).await,
                     Err(fault) => {
-                        findings.refusals.push(Objection::failed(reported(mutation, &fault)?));
+                        findings
+                            .refusals
+                            .push(Objection::for_error(describe_fault(mutation, &fault)?));
                         continue;
                     }
                 }
@@ -46,7 +47,7 @@ impl PolicyHook {
             let changed = match mutation_value {
                 Ok(change) => {
                     change
-                        .applied_to(&current, structure.clone(), limit, inputs.deadline)
+                        .apply_to(&current, structure.clone(), limit, inputs.deadline)
                         .await
                 }
                 Err(failure) => Err(failure),
@@ -54,7 +55,7 @@ impl PolicyHook {
             match changed {
                 Ok(AppliedMutation::Changed(next)) => current = next,
                 Ok(AppliedMutation::Unreadable(why)) => {
-                    findings.refusals.push(Objection::unreadable(why));
+                    findings.refusals.push(Objection::for_unreadable_object(why));
                     break;
                 }
                 // If the result is too large, or the deadline has passed, the stage fails. Any other failure of a
@@ -62,14 +63,14 @@ impl PolicyHook {
                 Err(failure) if matches!(failure.kind, FailureKind::OutputTooLarge | FailureKind::Timeout) => {
                     return Err(failure);
                 }
-                Err(failure) => findings.refusals.push(Objection::failed(failure.message)),
+                Err(failure) => findings.refusals.push(Objection::for_error(failure.message)),
             }
         }
         *object = Some(current);
         Ok(())
     }
 
-    fn structure(&self, kind: &GroupVersionKind) -> Structure {
+    fn find_structure(&self, kind: &GroupVersionKind) -> Structure {
         let entry = self
             .binding
             .structures
@@ -96,9 +97,9 @@ enum AppliedMutation {
 impl MutationValue {
     /// Writes the result of a mutation's expression as JSON. If the JSON is long, the hook call first moves to a thread
     /// for long work, and the JSON is written there.
-    async fn write(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
+    async fn convert(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         if is_call_movable() {
-            match Self::from_value(value, limit.min(BRIEF), deadline) {
+            match Self::from_value(value, limit.min(BRIEF_SIZE), deadline) {
                 Err(failure) if failure.kind == FailureKind::OutputTooLarge => move_to_long_work_thread().await,
                 outcome => return outcome,
             }
@@ -111,13 +112,13 @@ impl MutationValue {
         match value {
             Value::List(operations) => Ok(Self::Patch {
                 count: operations.len(),
-                operations: writer.patch(operations)?,
+                operations: writer.write_patch(operations)?,
             }),
-            change => writer.change(change).map(Self::Apply),
+            change => writer.write_change(change).map(Self::Apply),
         }
     }
 
-    async fn applied_to(
+    async fn apply_to(
         self,
         object: &Object,
         structure: Structure,
@@ -132,7 +133,7 @@ impl MutationValue {
                 // the number of operations, and not only on the size of the object.
                 let bytes = operations.len() + size.saturating_mul(1 + count / 256);
                 let apply = move || {
-                    let Some(patched) = apply::patched(object.value(), &operations, limit, deadline)? else {
+                    let Some(patched) = apply::apply_json_patch(object.value(), &operations, limit, deadline)? else {
                         return Ok(AppliedMutation::Changed(object));
                     };
                     if let Err(why) = structure.check_patched(object.value(), &patched) {
@@ -145,7 +146,7 @@ impl MutationValue {
             Self::Apply(text) => {
                 let bytes = size + text.len();
                 let apply = move || {
-                    let merged = apply::merged(object.value(), &text, &structure)?;
+                    let merged = apply::merge_change(object.value(), &text, &structure)?;
                     changed_object(object, merged, limit)
                 };
                 offload(bytes, deadline, apply).await?

@@ -15,7 +15,7 @@ pub struct PolicyParams {
     /// Selects parameter objects by name or labels.
     pub selector: ParamsSelector,
     /// The treatment of a request for which no parameter object is found.
-    pub missing: ParamsMissing,
+    pub missing_action: ParamsMissing,
 }
 
 /// Selects the parameter objects of a policy.

@@ -21,7 +21,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Charges for comparing the values inside lists and maps. kube-apiserver does not charge for them.
-    fn work(&mut self, values: usize) -> Result<(), Fault> {
+    fn charge_work(&mut self, values: usize) -> Result<(), Fault> {
         self.meter.work += values as u64;
         let cost = self.meter.work / WORK_OF_A_UNIT;
         self.meter.work %= WORK_OF_A_UNIT;
@@ -32,7 +32,7 @@ impl<'a> Machine<'a> {
     pub(crate) fn equal(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<bool, Fault> {
         match (one, other) {
             (Value::List(one), Value::List(other)) => {
-                self.work(1)?;
+                self.charge_work(1)?;
                 if one.len() != other.len() {
                     return Ok(false);
                 }
@@ -52,28 +52,28 @@ impl<'a> Machine<'a> {
                 (one, other) => Ok(one.is_none() == other.is_none()),
             },
             (Value::String(one), Value::String(other)) => {
-                self.work(1 + one.len().min(other.len()) / 16)?;
+                self.charge_work(1 + one.len().min(other.len()) / 16)?;
                 Ok(**one == **other)
             }
             (Value::Bytes(one), Value::Bytes(other)) => {
-                self.work(1 + one.len().min(other.len()) / 16)?;
+                self.charge_work(1 + one.len().min(other.len()) / 16)?;
                 Ok(one == other)
             }
             _ => {
-                self.work(1)?;
+                self.charge_work(1)?;
                 Ok(one.same_scalar(other))
             }
         }
     }
 
     fn equal_maps(&mut self, one: &Map<'a>, other: &Map<'a>) -> Result<bool, Fault> {
-        self.work(1)?;
+        self.charge_work(1)?;
         if one.len() != other.len() {
             return Ok(false);
         }
         for (key, value) in one.entries() {
             self.charge(other.lookup_cost())?;
-            self.work(1)?;
+            self.charge_work(1)?;
             let Some(other) = other.get(&key) else {
                 return Ok(false);
             };

@@ -2,37 +2,37 @@
 
 use super::{Fault, Machine, Outcome, key_text};
 use crate::{
-    expression::{Each, EachKind, WithValue},
-    functions::collections::sorted,
+    expression::{Comprehension, ComprehensionKind, WithValue},
+    functions::collections::sort_by_keys,
     value::Value,
 };
 
-type Bound<'a> = (Value<'a>, Option<Value<'a>>);
+type BoundItem<'a> = (Value<'a>, Option<Value<'a>>);
 
 impl<'a> Machine<'a> {
     #[inline(never)]
-    pub(super) fn each(&mut self, each: &'a Each) -> Outcome<'a> {
+    pub(super) fn evaluate_comprehension(&mut self, each: &'a Comprehension) -> Outcome<'a> {
         let range = self.evaluate(&each.range)?;
         self.charge(1)?;
         let indexes = (0..).map(Value::Int);
-        match (range, each.pairs) {
-            (Value::List(list), false) => self.each_of(each, list.iter().map(|item| (item, None))),
-            (Value::List(list), true) => self.each_of(each, indexes.zip(list.iter().map(Some))),
-            (Value::Map(map), false) => self.each_of(each, map.keys().map(|key| (key, None))),
-            (Value::Map(map), true) => self.each_of(each, map.entries().map(|(key, value)| (key, Some(value)))),
+        match (range, each.binds_pairs) {
+            (Value::List(list), false) => self.evaluate_items(each, list.iter().map(|item| (item, None))),
+            (Value::List(list), true) => self.evaluate_items(each, indexes.zip(list.iter().map(Some))),
+            (Value::Map(map), false) => self.evaluate_items(each, map.keys().map(|key| (key, None))),
+            (Value::Map(map), true) => self.evaluate_items(each, map.entries().map(|(key, value)| (key, Some(value)))),
             _ => Err(Fault::no_overload()),
         }
     }
 
-    fn each_of(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
+    fn evaluate_items(&mut self, each: &'a Comprehension, range: impl Iterator<Item = BoundItem<'a>>) -> Outcome<'a> {
         let slot = self.locals.len();
         let outcome = match each.kind {
-            EachKind::All => self.until(each, range, false),
-            EachKind::Exists => self.until(each, range, true),
-            EachKind::ExistsOne => self.exactly_one(each, range),
-            EachKind::Map | EachKind::Filter => self.collect(each, range),
-            EachKind::TransformMap | EachKind::TransformMapEntry => self.collect_map(each, range),
-            EachKind::SortBy => self.sort_by(each, range),
+            ComprehensionKind::All => self.quantify(each, range, false),
+            ComprehensionKind::Exists => self.quantify(each, range, true),
+            ComprehensionKind::ExistsOne => self.exactly_one(each, range),
+            ComprehensionKind::Map | ComprehensionKind::Filter => self.collect(each, range),
+            ComprehensionKind::TransformMap | ComprehensionKind::TransformMapEntry => self.collect_map(each, range),
+            ComprehensionKind::SortBy => self.sort_by(each, range),
         };
         self.locals.truncate(slot);
         outcome
@@ -40,7 +40,12 @@ impl<'a> Machine<'a> {
 
     /// Evaluates `all` or `exists`. If the test of one item has the value `decisive` (false for `all`, true for
     /// `exists`), this is the result, even if the tests of other items fail.
-    fn until(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>, decisive: bool) -> Outcome<'a> {
+    fn quantify(
+        &mut self,
+        each: &'a Comprehension,
+        range: impl Iterator<Item = BoundItem<'a>>,
+        decisive: bool,
+    ) -> Outcome<'a> {
         let mut first_error = None;
         for item in range {
             match self.test(each, item)? {
@@ -57,7 +62,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn exactly_one(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
+    fn exactly_one(&mut self, each: &'a Comprehension, range: impl Iterator<Item = BoundItem<'a>>) -> Outcome<'a> {
         let mut match_count = 0_usize;
         for item in range {
             if self.test(each, item)?.map_err(Fault::Error)? {
@@ -67,7 +72,7 @@ impl<'a> Machine<'a> {
         Ok(Value::Bool(match_count == 1))
     }
 
-    fn collect(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
+    fn collect(&mut self, each: &'a Comprehension, range: impl Iterator<Item = BoundItem<'a>>) -> Outcome<'a> {
         let mut values = Vec::new();
         for item in range {
             let (first, _) = item.clone();
@@ -84,7 +89,7 @@ impl<'a> Machine<'a> {
         Ok(Value::list(values))
     }
 
-    fn collect_map(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
+    fn collect_map(&mut self, each: &'a Comprehension, range: impl Iterator<Item = BoundItem<'a>>) -> Outcome<'a> {
         self.charge(30)?;
         let mut entries: Vec<(Value<'a>, Value<'a>)> = Vec::new();
         for item in range {
@@ -98,7 +103,7 @@ impl<'a> Machine<'a> {
             self.charge(2)?;
             let result = self.evaluate(result)?;
             match (each.kind, result) {
-                (EachKind::TransformMapEntry, Value::Map(map)) => {
+                (ComprehensionKind::TransformMapEntry, Value::Map(map)) => {
                     for (key, value) in map.entries() {
                         self.charge_items(entries.len() + 1)?;
                         if entries.iter().any(|(other, _)| other.same_scalar(&key)) {
@@ -110,7 +115,7 @@ impl<'a> Machine<'a> {
                         entries.push((key, value));
                     }
                 }
-                (EachKind::TransformMapEntry, _) => return Err(Fault::no_overload()),
+                (ComprehensionKind::TransformMapEntry, _) => return Err(Fault::no_overload()),
                 // The key is from the old map, or is an index in the list. No key or index occurs twice in the loop, so
                 // the new map gets no duplicate keys.
                 (_, result) => entries.push((key, result)),
@@ -119,7 +124,7 @@ impl<'a> Machine<'a> {
         Ok(Value::map(entries))
     }
 
-    fn sort_by(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
+    fn sort_by(&mut self, each: &'a Comprehension, range: impl Iterator<Item = BoundItem<'a>>) -> Outcome<'a> {
         let (mut items, mut keys) = (Vec::new(), Vec::new());
         for item in range {
             let (first, _) = item.clone();
@@ -131,21 +136,21 @@ impl<'a> Machine<'a> {
             keys.push(self.evaluate(key)?);
             items.push(first);
         }
-        Ok(Value::list(sorted(self, items, &keys)?))
+        Ok(Value::list(sort_by_keys(self, items, &keys)?))
     }
 
     /// Binds an item to the macro's variables, and evaluates the macro's test. Without a test, the result is true.
-    fn test(&mut self, each: &'a Each, item: Bound<'a>) -> Result<Result<bool, String>, Fault> {
+    fn test(&mut self, each: &'a Comprehension, item: BoundItem<'a>) -> Result<Result<bool, String>, Fault> {
         // In kube-apiserver, a macro is a loop that reads and writes a variable for its result, which costs 2 per item.
         self.charge(2)?;
         self.bind(each, item);
         match &each.test {
-            Some(test) => self.truth(test),
+            Some(test) => self.evaluate_truth(test),
             None => Ok(Ok(true)),
         }
     }
 
-    fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
+    fn bind(&mut self, each: &'a Comprehension, item: BoundItem<'a>) {
         // The end of the list `locals` may still have this macro's variables with the previous item. They are removed
         // before the next item is bound. The variables of enclosing macros come before them in the list and stay there.
         self.locals.truncate(each.slot);
@@ -155,7 +160,7 @@ impl<'a> Machine<'a> {
     }
 
     #[inline(never)]
-    pub(super) fn with_value(&mut self, with: &'a WithValue) -> Outcome<'a> {
+    pub(super) fn evaluate_optional_map(&mut self, with: &'a WithValue) -> Outcome<'a> {
         let operand = self.evaluate(&with.operand)?;
         self.charge(1)?;
         let Value::Optional(inner) = operand else {
@@ -169,8 +174,8 @@ impl<'a> Machine<'a> {
         let outcome = self.evaluate(&with.body);
         self.locals.truncate(slot);
         match outcome? {
-            value @ Value::Optional(_) if with.flat => Ok(value),
-            _ if with.flat => Err(Fault::no_overload()),
+            value @ Value::Optional(_) if with.is_flat => Ok(value),
+            _ if with.is_flat => Err(Fault::no_overload()),
             value => Ok(Value::some(value)),
         }
     }

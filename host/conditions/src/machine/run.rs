@@ -33,9 +33,9 @@ impl<'a> Machine<'a> {
                     match tokio::time::timeout_at(self.deadline.instant(), answer).await {
                         Ok(answer) => {
                             if let (Some(recorder), Ok(access)) = (&sources.request.recorder, &answer) {
-                                recorder.access(user, &question.attributes, access.allowed);
+                                recorder.record_access(user, &question.attributes, access.allowed);
                             }
-                            self.answers.insert(*question, answer);
+                            self.authorizer_answers.insert(*question, answer);
                         }
                         Err(_) => break Err(Fault::Halt(Halt::Deadline)),
                     }
@@ -51,37 +51,37 @@ impl<'a> Machine<'a> {
                 outcome => break outcome,
             }
         };
-        if self.unpaused >= DEADLINE_INTERVAL && is_call_movable() {
+        if self.cost_since_pause >= DEADLINE_INTERVAL && is_call_movable() {
             move_to_long_work_thread().await;
-        } else if self.unpaused >= YIELD_COST {
-            self.unpaused = 0;
+        } else if self.cost_since_pause >= YIELD_COST {
+            self.cost_since_pause = 0;
             tokio::task::yield_now().await;
         }
         outcome
     }
 
     pub(crate) fn run(&mut self, expression: &'a Expression) -> Outcome<'a> {
-        let outer = mem::replace(&mut self.meter, ExpressionMeter::within(self.budget));
+        let outer = mem::replace(&mut self.meter, ExpressionMeter::with_budget(self.budget));
         let locals = mem::take(&mut self.locals);
         let outcome = self.evaluate(expression);
         self.locals = locals;
         let inner = mem::replace(&mut self.meter, outer);
         if !matches!(&outcome, Err(Fault::Halt(halt)) if halt.is_pause()) {
             self.budget = self.budget.saturating_sub(inner.cost);
-            self.unpaused = self.unpaused.saturating_add(inner.computed_cost());
+            self.cost_since_pause = self.cost_since_pause.saturating_add(inner.computed_cost());
         }
         outcome
     }
 
-    pub(crate) fn allow(&mut self, budget: u64) {
+    pub(crate) fn set_budget(&mut self, budget: u64) {
         self.budget = budget;
     }
 
     /// Returns the value of a policy's variable, which is evaluated at its first use, with a cost limit of its own.
     #[inline(never)]
-    pub(super) fn composed(&mut self, index: usize) -> Outcome<'a> {
+    pub(super) fn evaluate_composed(&mut self, index: usize) -> Outcome<'a> {
         self.charge(1)?;
-        if let Some(Some(cached_value)) = self.composed.get(index) {
+        if let Some(Some(cached_value)) = self.composed_values.get(index) {
             return cached_value.clone().map_err(Fault::Error);
         }
         let Some(definition) = self.definitions.get(index) else {
@@ -102,7 +102,7 @@ impl<'a> Machine<'a> {
             Err(Fault::Halt(Halt::Cost)) => Err(because("operation cancelled: actual cost limit exceeded")),
             Err(halt) => return Err(halt),
         };
-        if let Some(slot) = self.composed.get_mut(index) {
+        if let Some(slot) = self.composed_values.get_mut(index) {
             *slot = Some(result.clone());
         }
         result.map_err(Fault::Error)

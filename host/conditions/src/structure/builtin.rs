@@ -23,15 +23,15 @@ use super::{ListMerge, ScalarSchema, Structure, StructureCursor, StructureField,
 const TEXT: &str = include_str!("builtin.txt");
 
 /// Lists in objects of unknown structure are merged like the lists of the same names in these types.
-const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
+const POD_TYPES: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
 
 struct Builtin {
     nodes: Arc<[StructureNode]>,
     kinds: HashMap<GroupVersionKind, usize>,
-    unknown: usize,
-    /// The lists in the types [`OF_PODS`]. The key is the name of the field that contains the list, such as
+    unknown_root: usize,
+    /// The lists in the types [`POD_TYPES`]. The key is the name of the field that contains the list, such as
     /// `containers`. The value is the index of the list's node.
-    lists: HashMap<Box<str>, usize>,
+    pod_lists: HashMap<Box<str>, usize>,
 }
 
 static BUILTIN: LazyLock<Builtin> = LazyLock::new(|| BuiltinReader::default().read(TEXT));
@@ -44,8 +44,8 @@ pub(super) fn kinds() -> impl Iterator<Item = &'static GroupVersionKind> {
     BUILTIN.kinds.keys()
 }
 
-pub(super) fn unknown() -> Structure {
-    structure(BUILTIN.unknown)
+pub(super) fn unknown_structure() -> Structure {
+    structure(BUILTIN.unknown_root)
 }
 
 fn structure(root: usize) -> Structure {
@@ -55,18 +55,18 @@ fn structure(root: usize) -> Structure {
     }
 }
 
-pub(super) fn at(index: usize) -> StructureCursor<'static> {
+pub(super) fn cursor_at(index: usize) -> StructureCursor<'static> {
     StructureCursor::new(&BUILTIN.nodes, index)
 }
 
 pub(super) fn known_list(field: &str) -> Option<StructureCursor<'static>> {
-    BUILTIN.lists.get(field).map(|index| at(*index))
+    BUILTIN.pod_lists.get(field).map(|index| cursor_at(*index))
 }
 
 /// Returns the index of the node for `metadata`, which all kinds share.
-pub(super) fn metadata() -> Option<usize> {
-    match BUILTIN.nodes.get(BUILTIN.unknown) {
-        Some(StructureNode::Map { fields, .. }) => fields.get("metadata").map(|field| field.kind),
+pub(super) fn metadata_index() -> Option<usize> {
+    match BUILTIN.nodes.get(BUILTIN.unknown_root) {
+        Some(StructureNode::Map { fields, .. }) => fields.get("metadata").map(|field| field.node_index),
         _ => None,
     }
 }
@@ -89,7 +89,7 @@ impl<'t> BuiltinReader<'t> {
         for (index, line) in lines().enumerate() {
             let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
             let node = self.type_node(name, rest);
-            if let Some(kind) = rest.strip_prefix('=').and_then(kind) {
+            if let Some(kind) = rest.strip_prefix('=').and_then(parse_kind) {
                 kinds.insert(kind, index);
             }
             if let Some(slot) = self.nodes.get_mut(index) {
@@ -100,19 +100,27 @@ impl<'t> BuiltinReader<'t> {
         let lists = self.lists_of_pods(unknown_part);
         let string = self.add(StructureNode::Scalar(ScalarSchema::String));
         let metadata = self.types.get("meta.v1.ObjectMeta").copied().unwrap_or(unknown_part);
-        let field = |(name, kind): (&str, usize)| (name.into(), StructureField { kind, default: None });
+        let field = |(name, kind): (&str, usize)| {
+            (
+                name.into(),
+                StructureField {
+                    node_index: kind,
+                    default: None,
+                },
+            )
+        };
         let fields = [("apiVersion", string), ("kind", string), ("metadata", metadata)].map(field);
         let unknown = self.add(StructureNode::Map {
             name: "".into(),
             fields: fields.into(),
             values: Some(unknown_part),
-            atomic: false,
+            is_atomic: false,
         });
         Builtin {
             nodes: self.nodes.into(),
             kinds,
-            unknown,
-            lists,
+            unknown_root: unknown,
+            pod_lists: lists,
         }
     }
 
@@ -123,7 +131,7 @@ impl<'t> BuiltinReader<'t> {
 
     fn lists_of_pods(&mut self, items: usize) -> HashMap<Box<str>, usize> {
         let mut lists = HashMap::new();
-        for name in OF_PODS {
+        for name in POD_TYPES {
             let Some(index) = self.types.get(name).copied() else {
                 continue;
             };
@@ -131,7 +139,7 @@ impl<'t> BuiltinReader<'t> {
                 continue;
             };
             for (name, field) in fields {
-                if let Some(StructureNode::List { merge, .. }) = self.nodes.get(field.kind).cloned() {
+                if let Some(StructureNode::List { merge, .. }) = self.nodes.get(field.node_index).cloned() {
                     let list = self.add(StructureNode::List { items, merge });
                     lists.insert(name, list);
                 }
@@ -147,10 +155,16 @@ impl<'t> BuiltinReader<'t> {
             if word == "!" {
                 atomic = true;
             } else if let Some((field, kind)) = word.split_once(':') {
-                let (kind, default) = with_default(kind);
+                let (kind, default) = split_default(kind);
                 let default = default.map(|text| Json::String(text.to_owned()));
                 let kind = self.type_index(kind);
-                fields.insert(field.into(), StructureField { kind, default });
+                fields.insert(
+                    field.into(),
+                    StructureField {
+                        node_index: kind,
+                        default,
+                    },
+                );
             } else if !word.is_empty() && !word.starts_with('=') {
                 return self.node(word);
             }
@@ -159,7 +173,7 @@ impl<'t> BuiltinReader<'t> {
             name: name.rsplit('.').next().unwrap_or(name).into(),
             fields,
             values: None,
-            atomic,
+            is_atomic: atomic,
         }
     }
 
@@ -188,7 +202,7 @@ impl<'t> BuiltinReader<'t> {
                 name: "".into(),
                 fields: BTreeMap::new(),
                 values: Some(self.type_index(values)),
-                atomic: atomic == "!",
+                is_atomic: atomic == "!",
             };
         }
         StructureNode::Scalar(match text {
@@ -204,7 +218,7 @@ impl<'t> BuiltinReader<'t> {
     }
 }
 
-fn with_default(text: &str) -> (&str, Option<&str>) {
+fn split_default(text: &str) -> (&str, Option<&str>) {
     for default in ["TCP", ""] {
         let stripped = text.strip_suffix(default).and_then(|text| text.strip_suffix('='));
         if let Some(kind) = stripped {
@@ -214,7 +228,7 @@ fn with_default(text: &str) -> (&str, Option<&str>) {
     (text, None)
 }
 
-fn kind(text: &str) -> Option<GroupVersionKind> {
+fn parse_kind(text: &str) -> Option<GroupVersionKind> {
     let mut parts = text.split(' ').next()?.split('/').map(str::to_owned);
     Some(GroupVersionKind {
         group: parts.next()?,
@@ -233,7 +247,7 @@ mod tests {
         let names: Vec<_> = TEXT.lines().filter_map(|line| line.split(' ').next()).collect();
         for line in TEXT.lines().filter(|line| !line.starts_with('#')) {
             for word in line.split(' ').skip(1) {
-                let kind = word.split_once(':').map_or("", |(_, kind)| with_default(kind).0);
+                let kind = word.split_once(':').map_or("", |(_, kind)| split_default(kind).0);
                 let type_name = kind.rsplit([']', '}']).next().unwrap_or_default();
                 assert!(
                     !is_reference(type_name) || names.contains(&type_name),

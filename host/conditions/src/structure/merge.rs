@@ -32,13 +32,13 @@ fn merge(at: StructureCursor<'_>, into: &mut Json, change: Json) -> Result<(), S
 }
 
 fn merge_members(
-    at: StructureCursor<'_>,
+    cursor: StructureCursor<'_>,
     into: &mut Map<String, Json>,
     change: Map<String, Json>,
 ) -> Result<(), String> {
     for (key, change) in change {
         match into.get_mut(&key) {
-            Some(member) => merge(at.member(&key).unwrap_or(at), member, change)?,
+            Some(member) => merge(cursor.member(&key).unwrap_or(cursor), member, change)?,
             None => {
                 into.insert(key, change);
             }
@@ -47,7 +47,7 @@ fn merge_members(
     Ok(())
 }
 
-fn names(at: StructureCursor<'_>, items: &[Json]) -> Result<Vec<String>, String> {
+fn item_names(at: StructureCursor<'_>, items: &[Json]) -> Result<Vec<String>, String> {
     let names = items
         .iter()
         .enumerate()
@@ -58,7 +58,7 @@ fn names(at: StructureCursor<'_>, items: &[Json]) -> Result<Vec<String>, String>
 /// Merges a change into a list. An item that occurs in both is merged. These items get the order that they have in the
 /// change.
 fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
-    let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
+    let (old_names, new_names) = (item_names(at, into)?, item_names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
     let mut only_old: Vec<Option<Json>> = Vec::with_capacity(into.len());
     let changed_names: HashSet<&str> = new_names.iter().map(String::as_str).collect();
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    fn merged(list: &str, object: Json, change: Json) -> Json {
+    fn merge_lists(list: &str, object: Json, change: Json) -> Json {
         let pod = Structure::builtin(&GroupVersionKind::from_api_version("v1", "Pod")).unwrap();
         let of = |items: Json| json!({"spec": {list: items}});
         let mut object = of(object);
@@ -157,7 +157,7 @@ mod tests {
             ("aab", "a", "ab"),
             ("aab", "b", "aab"),
         ] {
-            let result = merged("containers", names(object), names(change));
+            let result = merge_lists("containers", names(object), names(change));
             assert_eq!(result, names(expected), "{object} and {change}");
         }
     }
@@ -172,6 +172,6 @@ mod tests {
             {"containerPort": 80, "name": "http", "protocol": "TCP", "hostPort": 1},
             {"containerPort": 80, "protocol": "UDP"},
         ]}]);
-        assert_eq!(merged("containers", object, change), expected);
+        assert_eq!(merge_lists("containers", object, change), expected);
     }
 }

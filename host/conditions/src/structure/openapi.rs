@@ -20,14 +20,22 @@ impl Structure {
         };
         let root = reader.read(kind, schema, 0);
         let string = reader.add(StructureNode::Scalar(ScalarSchema::String));
-        let metadata = builtin::metadata().map(|index| reader.add(StructureNode::Builtin(index)));
+        let metadata = builtin::metadata_index().map(|index| reader.add(StructureNode::Builtin(index)));
         if let Some(StructureNode::Map { fields, .. }) = reader.nodes.get_mut(root) {
             for (name, kind) in [
                 ("apiVersion", Some(string)),
                 ("kind", Some(string)),
                 ("metadata", metadata),
             ] {
-                fields.extend(kind.map(|kind| (name.into(), StructureField { kind, default: None })));
+                fields.extend(kind.map(|kind| {
+                    (
+                        name.into(),
+                        StructureField {
+                            node_index: kind,
+                            default: None,
+                        },
+                    )
+                }));
             }
         }
         Self {
@@ -129,7 +137,7 @@ impl<'s> OpenApiReader<'s> {
         let mut fields = BTreeMap::new();
         for (name, schema) in properties.into_iter().flatten() {
             let field = StructureField {
-                kind: self.read("", schema, depth + 1),
+                node_index: self.read("", schema, depth + 1),
                 default: schema.get("default").cloned(),
             };
             fields.insert(name.as_str().into(), field);
@@ -147,7 +155,7 @@ impl<'s> OpenApiReader<'s> {
             name: name.into(),
             fields,
             values,
-            atomic: schema.get("x-kubernetes-map-type").and_then(Json::as_str) == Some("atomic"),
+            is_atomic: schema.get("x-kubernetes-map-type").and_then(Json::as_str) == Some("atomic"),
         }
     }
 }

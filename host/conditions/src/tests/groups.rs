@@ -4,12 +4,12 @@ use admittance_admission::Formula;
 
 use crate::GroupExpression;
 
-fn short(formula: &Formula) -> String {
-    let both = |sides: &[Formula; 2], sign| format!("({}{sign}{})", short(&sides[0]), short(&sides[1]));
+fn formula_text(formula: &Formula) -> String {
+    let both = |sides: &[Formula; 2], sign| format!("({}{sign}{})", formula_text(&sides[0]), formula_text(&sides[1]));
     match formula {
         Formula::Constant(value) => value.to_string(),
         Formula::Member(index) => index.to_string(),
-        Formula::Not(operand) => format!("!{}", short(operand)),
+        Formula::Not(operand) => format!("!{}", formula_text(operand)),
         Formula::And(sides) => both(sides, "&"),
         Formula::Or(sides) => both(sides, "|"),
         Formula::Equal(sides) => both(sides, "="),
@@ -27,7 +27,7 @@ fn a_group_expression_supports_the_operators_and_or_and_not() {
         ("!(a() && a())", "!(0&0)"),
     ] {
         let compiled = GroupExpression::compile(text, &["a", "b", "c"]).unwrap();
-        assert_eq!(short(compiled.formula()), expected, "{text}");
+        assert_eq!(formula_text(compiled.formula()), expected, "{text}");
         assert_eq!(compiled.text(), text);
     }
     let compiled = GroupExpression::compile("a() || !c()", &["a", "b", "c"]).unwrap();

@@ -9,7 +9,7 @@ fn with_spec(spec: serde_json::Value) -> Request {
     request
 }
 
-const OVER: &str = "operation cancelled: actual cost limit exceeded";
+const COST_LIMIT_ERROR: &str = "operation cancelled: actual cost limit exceeded";
 
 #[tokio::test]
 async fn expensive_expressions_fail_at_the_cost_limit() {
@@ -52,7 +52,7 @@ async fn expensive_expressions_fail_at_the_cost_limit() {
     ] {
         assert_eq!(
             evaluate(expression, &request).await,
-            Err(OVER.to_owned()),
+            Err(COST_LIMIT_ERROR.to_owned()),
             "{expression}"
         );
     }
@@ -61,7 +61,7 @@ async fn expensive_expressions_fail_at_the_cost_limit() {
             "[0].map(x, 'xxxxxxxx').map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .size() > 0",
-            Err(OVER.to_owned()),
+            Err(COST_LIMIT_ERROR.to_owned()),
         ),
         (
             "'a'.matches(object.spec.bomb)",
@@ -95,9 +95,12 @@ async fn all_conditions_of_a_stage_share_a_cost_limit() {
     let request = with_spec(json!({ "a": numbers }));
     // Each expression costs about 900,000, so that the third one exceeds the limit for all expressions together.
     let costly = "object.spec.a.filter(x, x < 150).all(x, object.spec.a.all(y, x + y >= 0))";
-    let three = conditions(&[("a", costly), ("b", costly), ("c", costly), ("d", "true")]);
-    let failure = three.evaluate(&request, &NoAuthorizer, minute()).await.unwrap_err();
-    let names: Vec<&str> = failure.failed().iter().map(|failed| &*failed.name).collect();
+    let costly_conditions = compile_conditions(&[("a", costly), ("b", costly), ("c", costly), ("d", "true")]);
+    let failure = costly_conditions
+        .evaluate(&request, &NoAuthorizer, minute_deadline())
+        .await
+        .unwrap_err();
+    let names: Vec<&str> = failure.failed_conditions().iter().map(|failed| &*failed.name).collect();
     assert_eq!(names, ["c"]);
     assert_eq!(
         failure.message(),
@@ -109,8 +112,8 @@ async fn all_conditions_of_a_stage_share_a_cost_limit() {
 async fn a_deadline_ends_an_evaluation() {
     let numbers: Vec<u32> = (0..1000).collect();
     let request = with_spec(json!({ "a": numbers }));
-    let costly = conditions(&[("a", "object.spec.a.all(x, object.spec.a.all(y, x + y >= 0))")]);
-    let failure = costly
+    let costly_condition = compile_conditions(&[("a", "object.spec.a.all(x, object.spec.a.all(y, x + y >= 0))")]);
+    let failure = costly_condition
         .evaluate(&request, &NoAuthorizer, Deadline::after(Duration::ZERO))
         .await
         .unwrap_err();
@@ -212,7 +215,7 @@ fn the_deepest_expression_runs_on_a_small_stack() {
         let run = move || {
             let request = pod();
             let variables = Variables::new(&request, Uses::default());
-            let mut machine = Machine::new(&variables, &[], TOTAL_COST, minute());
+            let mut machine = Machine::new(&variables, &[], TOTAL_COST_LIMIT, minute_deadline());
             let outcome = machine.run(&condition.checked.expression);
             matches!(outcome, Ok(Value::Bool(true)))
         };
@@ -224,10 +227,10 @@ fn the_deepest_expression_runs_on_a_small_stack() {
 }
 
 #[derive(Debug)]
-struct Apart;
+struct LongWorkThreadAuthorizer;
 
 #[async_trait]
-impl Authorizer for Apart {
+impl Authorizer for LongWorkThreadAuthorizer {
     async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<AccessCheckResult, AuthorizerError> {
         Ok(AccessCheckResult {
             allowed: std::thread::current().name() == Some("long-work"),
@@ -262,10 +265,13 @@ async fn a_long_evaluation_moves_off_the_serving_threads() {
         let hook = PolicyHook::new(
             Arc::new(policy(&[first, asking])),
             Binding::default(),
-            Arc::new(Apart),
+            Arc::new(LongWorkThreadAuthorizer),
             None,
         );
-        let response = hook.admit(&Arc::new(with_spec(spec(object))), minute()).await.unwrap();
+        let response = hook
+            .admit(&Arc::new(with_spec(spec(object))), minute_deadline())
+            .await
+            .unwrap();
         let Verdict::Replace(object) = response.verdict else {
             panic!("{case}: {response:?}");
         };

@@ -48,7 +48,7 @@ fn binding(actions: &[Action]) -> Binding {
 }
 
 fn compile(namespace: Option<&str>, expressions: &[&str]) -> Result<CompiledPolicy, ConditionError> {
-    let mut compiler = PolicyCompiler::new(false).of_kyverno(namespace);
+    let mut compiler = PolicyCompiler::new(false).for_kyverno(namespace);
     let mut validations = Vec::new();
     for expression in expressions {
         let (expression, message) = expression.split_once(" | ").unwrap_or((expression, "no"));
@@ -151,7 +151,7 @@ async fn x509_decode_returns_the_same_fields_as_go() {
     const CERTIFICATE: &str = include_str!("x509/certificate.pem");
     const REQUEST: &str = include_str!("x509/request.pem");
     const ELLIPTIC: &str = include_str!("x509/elliptic.pem");
-    let decoded = |pem: &str, expression: &str| {
+    let expression_on_decoded = |pem: &str, expression: &str| {
         let pem = pem.replace('\n', "\\n");
         format!("cel.bind(c, x509.decode('{pem}'), {expression})")
     };
@@ -231,20 +231,20 @@ async fn x509_decode_returns_the_same_fields_as_go() {
             "c.IPAddresses == ['192.0.2.1'] && c.Extensions[0].Id == [2, 5, 29, 17] && c.EmailAddresses == null",
         ),
     ] {
-        if let Some(message) = denial_message(&decoded(pem, expression)).await {
+        if let Some(message) = denial_message(&expression_on_decoded(pem, expression)).await {
             failures.push(format!("{expression}: {message}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     let key = "-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----";
-    let misspelt = CERTIFICATE.replacen("MII", "MIJ", 1);
+    let misspelt_certificate = CERTIFICATE.replacen("MII", "MIJ", 1);
     for (pem, expected) in [
         ("a", "failed to decode PEM block"),
         (key, "PEM block neither contains a CERTIFICATE or CERTIFICATE REQUEST"),
         (ELLIPTIC, "certificate should use rsa algorithm"),
-        (&misspelt, "x509: "),
+        (&misspelt_certificate, "x509: "),
     ] {
-        let message = denial_message(&decoded(pem, "c.IsCA == true"))
+        let message = denial_message(&expression_on_decoded(pem, "c.IsCA == true"))
             .await
             .unwrap_or_default();
         assert!(message.contains(expected), "{message}");
@@ -299,23 +299,23 @@ async fn a_failed_expression_is_reported_with_the_reason() {
 
 #[tokio::test]
 async fn yaml_with_exploding_aliases_is_an_error() {
-    let nested = (1..10).map(|line| {
+    let alias_lines = (1..10).map(|line| {
         format!(
             "a{line}: &a{line} [{}]\\n",
             vec![format!("*a{}", line - 1); 9].join(",")
         )
     });
-    let nested = format!("a0: &a0 {{x: 1}}\\n{}", nested.collect::<String>());
-    let long = format!("a: &a {}\\nb: [{}]\\n", "x".repeat(10_000), vec!["*a"; 1000].join(","));
-    for (text, expected) in [(nested, "replay"), (long, "scalar")] {
+    let nested_aliases = format!("a0: &a0 {{x: 1}}\\n{}", alias_lines.collect::<String>());
+    let long_scalars = format!("a: &a {}\\nb: [{}]\\n", "x".repeat(10_000), vec!["*a"; 1000].join(","));
+    for (text, expected) in [(nested_aliases, "replay"), (long_scalars, "scalar")] {
         let message = denial_message(&format!("yaml.parse('{text}').a == 1"))
             .await
             .unwrap_or_default();
         assert!(message.to_lowercase().contains(expected), "{message}");
     }
-    let few = "a: &a {x: 1, y: [1, 2]}\\nb: [*a, *a, *a]\\n";
+    let few_aliases = "a: &a {x: 1, y: [1, 2]}\\nb: [*a, *a, *a]\\n";
     assert_eq!(
-        denial_message(&format!("yaml.parse('{few}').b[2].y[1] == 2")).await,
+        denial_message(&format!("yaml.parse('{few_aliases}').b[2].y[1] == 2")).await,
         None
     );
 }
@@ -431,7 +431,7 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
     assert!(recorded.looked_up);
 }
 
-fn asking(policy: CompiledPolicy) -> PolicyHook {
+fn hook_with_http(policy: CompiledPolicy) -> PolicyHook {
     let answers = json!([
         {"url": "https://a.example/teams", "body": {"teams": ["shop"]}},
         {"url": "https://a.example/list", "status": 404, "body": [1, 2]},
@@ -440,13 +440,13 @@ fn asking(policy: CompiledPolicy) -> PolicyHook {
         {"url": "https://a.example/away", "error": "unreachable"},
     ]);
     let answers: Vec<HttpAnswer> = serde_json::from_value(answers).unwrap();
-    let mut reads = HttpGrant::from("https://a.example".parse::<HttpOrigin>().unwrap());
-    reads.methods = ["GET".to_owned()].into();
-    let mut writes = reads.clone();
-    writes.methods = ["POST".to_owned()].into();
-    writes.paths = vec!["/check".parse().unwrap()];
+    let mut read_grant = HttpGrant::from("https://a.example".parse::<HttpOrigin>().unwrap());
+    read_grant.methods = ["GET".to_owned()].into();
+    let mut write_grant = read_grant.clone();
+    write_grant.methods = ["POST".to_owned()].into();
+    write_grant.paths = vec!["/check".parse().unwrap()];
     let http = PolicyHttp {
-        grants: [reads, writes].into(),
+        grants: [read_grant, write_grant].into(),
         sender: Arc::new(HttpAnswers::from_iter(answers)),
     };
     let hook = PolicyHook::new(Arc::new(policy), binding(&[Action::Deny]), Arc::new(NoAuthorizer), None);
@@ -493,7 +493,7 @@ async fn a_policy_sends_only_http_requests_that_are_granted() {
         ),
     ] {
         let policy = compile(None, &[expression]).unwrap_or_else(|error| panic!("{expression}: {error}"));
-        let answer = asking(policy)
+        let answer = hook_with_http(policy)
             .admit(&Arc::new(pod()), Deadline::after(Duration::from_secs(60)))
             .await
             .unwrap();
@@ -511,7 +511,7 @@ async fn http_responses_to_a_policy_are_recorded() {
     let recorder = ResponseRecorder::default();
     let mut request = pod();
     request.recorder = Some(recorder.clone());
-    let hook = asking(compile(None, &[expression, expression]).unwrap());
+    let hook = hook_with_http(compile(None, &[expression, expression]).unwrap());
     let request = Arc::new(request);
     let answer = hook.admit(&request, Deadline::after(Duration::from_secs(60)));
     assert_eq!(message(&answer.await.unwrap()), None);
@@ -526,17 +526,17 @@ async fn http_responses_to_a_policy_are_recorded() {
 
 #[tokio::test]
 async fn denials_by_kyverno_policies_have_the_wording_of_kyverno() {
-    let ignoring = Binding {
+    let ignore_binding = Binding {
         failure_policy: FailurePolicy::Ignore,
         ..binding(&[Action::Deny])
     };
-    let failed = "Policy p failed: a";
-    let error = "Policy p error: expression 'object.nope == 1' resulted in error: no such key: nope";
+    let failed_message = "Policy p failed: a";
+    let error_message = "Policy p error: expression 'object.nope == 1' resulted in error: no such key: nope";
     for (expressions, binding, verdict, warnings, note) in [
         (
             vec!["true", "false | a", "false | b"],
             binding(&[Action::Deny]),
-            Some(failed),
+            Some(failed_message),
             vec![],
             None,
         ),
@@ -550,13 +550,25 @@ async fn denials_by_kyverno_policies_have_the_wording_of_kyverno() {
         (
             vec!["object.nope == 1", "false | b"],
             binding(&[Action::Deny]),
-            Some(error),
+            Some(error_message),
             vec![],
             None,
         ),
-        (vec!["false | a"], binding(&[Action::Warn]), None, vec![failed], None),
-        (vec!["false | a"], binding(&[Action::Audit]), None, vec![], Some(failed)),
-        (vec!["object.nope == 1"], ignoring, None, vec![], None),
+        (
+            vec!["false | a"],
+            binding(&[Action::Warn]),
+            None,
+            vec![failed_message],
+            None,
+        ),
+        (
+            vec!["false | a"],
+            binding(&[Action::Audit]),
+            None,
+            vec![],
+            Some(failed_message),
+        ),
+        (vec!["object.nope == 1"], ignore_binding, None, vec![], None),
     ] {
         let answer = admit(compile(None, &expressions).unwrap(), binding, None)
             .await
@@ -571,27 +583,27 @@ async fn denials_by_kyverno_policies_have_the_wording_of_kyverno() {
 #[test]
 fn match_conditions_of_kyverno_may_have_any_name() {
     let name = "Check that ttlSecondsAfterFinished is missing and ownerReferences is empty";
-    let compile = |mut compiler: PolicyCompiler| compiler.condition(name, "true").is_ok();
-    assert!(compile(PolicyCompiler::new(false).of_kyverno(None)));
-    assert!(!compile(PolicyCompiler::new(false)));
+    let is_accepted = |mut compiler: PolicyCompiler| compiler.compile_condition(name, "true").is_ok();
+    assert!(is_accepted(PolicyCompiler::new(false).for_kyverno(None)));
+    assert!(!is_accepted(PolicyCompiler::new(false)));
 }
 
 #[tokio::test]
 async fn a_policy_reads_the_images_and_values_that_its_exceptions_allow() {
     let allowance = |condition: &str, until: u64| {
-        let mut compiler = PolicyCompiler::new(false).of_kyverno(None);
+        let mut compiler = PolicyCompiler::new(false).for_kyverno(None);
         Arc::new(Allowance {
-            until: Moment(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(until)),
-            conditions: vec![compiler.condition("a", condition).unwrap()],
+            expires_at: Moment(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(until)),
+            conditions: vec![compiler.compile_condition("a", condition).unwrap()],
             images: vec!["nginx".to_owned()],
             values: vec!["x".to_owned(), "y".to_owned()],
         })
     };
-    let never = 253_402_300_799;
+    let year_9999 = 253_402_300_799;
     for (condition, until, is_allowed) in [
-        ("object.metadata.name == 'web'", never, true),
-        ("object.metadata.name == 'other'", never, false),
-        ("object.nope == 1", never, false),
+        ("object.metadata.name == 'web'", year_9999, true),
+        ("object.metadata.name == 'other'", year_9999, false),
+        ("object.nope == 1", year_9999, false),
         ("true", 1, false),
     ] {
         let policy = compile(

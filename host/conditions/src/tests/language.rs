@@ -419,7 +419,7 @@ async fn expressions_read_the_fields_of_a_request() {
     request.dry_run = true;
     request.namespace = None;
     request.options = Object::from_value(json!({"fieldManager": "kubectl"}));
-    request.requested = Some(Box::new(admittance_admission::RequestedKind {
+    request.requested_kind = Some(Box::new(admittance_admission::RequestedKind {
         kind: GroupVersionKind::from_api_version("extensions/v1beta1", "Pod"),
         resource: admittance_admission::GroupVersionResource {
             group: "extensions".into(),

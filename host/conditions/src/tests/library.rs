@@ -4,7 +4,7 @@ use super::*;
 
 const STRINGS: &str = "cel-go, ext.Strings version 2";
 const LISTS: &str = "cel-go, ext.Lists version 3";
-const TWO: &str = "cel-go, ext.TwoVarComprehensions";
+const TWO_VARIABLES: &str = "cel-go, ext.TwoVarComprehensions";
 const OPTIONAL: &str = "cel-go, cel.OptionalTypes";
 const STANDARD: &str = "cel-go, the standard library";
 const URLS: &str = "k8s.io/apiserver, library.URLs";
@@ -76,26 +76,38 @@ const FUNCTIONS: &[(&str, &str)] = &[
         "object.spec.containers.sortBy(c, c.image).map(c, c.name) == ['a', 'b'] && [1, 2].sortBy(v, -v) == [2, 1]",
     ),
     (
-        TWO,
+        TWO_VARIABLES,
         "[1, 2].all(i, v, i + 1 == v) && {'a': 1}.all(k, v, k == 'a' && v == 1)",
     ),
     (
-        TWO,
+        TWO_VARIABLES,
         "[1, 2].exists(i, v, i == 1 && v == 2) && !object.metadata.labels.exists(k, v, k == v)",
     ),
-    (TWO, "[1, 2].existsOne(i, v, v > 1) && [1, 2].exists_one(i, v, v > 1)"),
     (
-        TWO,
+        TWO_VARIABLES,
+        "[1, 2].existsOne(i, v, v > 1) && [1, 2].exists_one(i, v, v > 1)",
+    ),
+    (
+        TWO_VARIABLES,
         "object.metadata.labels.transformList(k, v, k + v) == ['appweb', 'tierfront']",
     ),
-    (TWO, "[1, 2, 3].transformList(i, v, v > 1, v * i) == [2, 6]"),
+    (TWO_VARIABLES, "[1, 2, 3].transformList(i, v, v > 1, v * i) == [2, 6]"),
     (
-        TWO,
+        TWO_VARIABLES,
         "{'a': 1, 'b': 2}.transformMap(k, v, v * 2) == {'a': 2, 'b': 4} && [5].transformMap(i, v, v) == {0: 5}",
     ),
-    (TWO, "{'a': 1, 'b': 2}.transformMap(k, v, v > 1, v) == {'b': 2}"),
-    (TWO, "{'a': 'x'}.transformMapEntry(k, v, {v: k}) == {'x': 'a'}"),
-    (TWO, "['a', 'b'].transformMapEntry(i, v, i > 0, {v: i}) == {'b': 1}"),
+    (
+        TWO_VARIABLES,
+        "{'a': 1, 'b': 2}.transformMap(k, v, v > 1, v) == {'b': 2}",
+    ),
+    (
+        TWO_VARIABLES,
+        "{'a': 'x'}.transformMapEntry(k, v, {v: k}) == {'x': 'a'}",
+    ),
+    (
+        TWO_VARIABLES,
+        "['a', 'b'].transformMapEntry(i, v, i > 0, {v: i}) == {'b': 1}",
+    ),
     (
         OPTIONAL,
         "optional.none().orValue(true) && optional.none().or(optional.of(true)).value()",

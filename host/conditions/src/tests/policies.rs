@@ -14,7 +14,7 @@ pub(super) fn policy(parts: &[&str]) -> CompiledPolicy {
     let mut compiler = PolicyCompiler::new(true);
     let (mut conditions, mut validations, mut notes, mut mutations) = (vec![], vec![], vec![], vec![]);
     for part in parts {
-        let (word, rest) = part.split_once(' ').unwrap();
+        let (word, argument) = part.split_once(' ').unwrap();
         let mut compile = |role, text: &str| {
             compiler
                 .compile(role, text)
@@ -22,7 +22,7 @@ pub(super) fn policy(parts: &[&str]) -> CompiledPolicy {
         };
         match word {
             "validate" => {
-                let mut texts = rest.split(" | ");
+                let mut texts = argument.split(" | ");
                 validations.push(Validation {
                     expression: compile(Role::Validation, texts.next().unwrap()),
                     message: texts.next().filter(|text| !text.is_empty()).map(str::to_owned),
@@ -30,12 +30,12 @@ pub(super) fn policy(parts: &[&str]) -> CompiledPolicy {
                     reason: DenialReason::Forbidden,
                 });
             }
-            "when" => conditions.push(compiler.condition("when", rest).unwrap()),
-            "note" => notes.push(("replicas".to_owned(), compile(Role::Annotation, rest))),
-            "apply" => mutations.push(compile(Role::ApplyConfiguration, rest)),
-            "patch" => mutations.push(compile(Role::JsonPatch, rest)),
+            "when" => conditions.push(compiler.compile_condition("when", argument).unwrap()),
+            "note" => notes.push(("replicas".to_owned(), compile(Role::Annotation, argument))),
+            "apply" => mutations.push(compile(Role::ApplyConfiguration, argument)),
+            "patch" => mutations.push(compile(Role::JsonPatch, argument)),
             name => {
-                let value = compile(Role::Variable, rest.strip_prefix("= ").unwrap());
+                let value = compile(Role::Variable, argument.strip_prefix("= ").unwrap());
                 compiler.define(name, value);
             }
         }
@@ -44,7 +44,7 @@ pub(super) fn policy(parts: &[&str]) -> CompiledPolicy {
 }
 
 async fn admit(parts: &[&str], binding: Binding) -> Result<Response, Failure> {
-    admit_request(parts, binding, &pod(), minute()).await
+    admit_request(parts, binding, &pod(), minute_deadline()).await
 }
 
 async fn admit_request(
@@ -102,7 +102,7 @@ impl ClusterReader for PolicyConfigMaps {
     }
 }
 
-fn bound(actions: &[Action]) -> Binding {
+fn kubernetes_binding(actions: &[Action]) -> Binding {
     Binding {
         wording: MessageWording::Kubernetes {
             policy: "p".to_owned(),
@@ -113,15 +113,15 @@ fn bound(actions: &[Action]) -> Binding {
     }
 }
 
-fn with_params(selector: ParamsSelector, missing: ParamsMissing) -> Binding {
+fn binding_with_params(selector: ParamsSelector, missing: ParamsMissing) -> Binding {
     Binding {
         params: Some(PolicyParams {
             kind: ClusterKind::new("v1", "ConfigMap"),
             namespace: None,
             selector,
-            missing,
+            missing_action: missing,
         }),
-        ..bound(&[Action::Deny])
+        ..kubernetes_binding(&[Action::Deny])
     }
 }
 
@@ -148,53 +148,53 @@ fn describe(answer: Result<Response, Failure>) -> String {
     [vec![verdict], extras].concat().join("; ")
 }
 
-const DENIED: &str =
+const DENIAL_PREFIX: &str =
     "403 Forbidden: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
 
 #[tokio::test]
 async fn validations_decide_according_to_actions_and_parameters() {
-    let deny = || bound(&[Action::Deny]);
-    let ignore = || Binding {
+    let deny_binding = || kubernetes_binding(&[Action::Deny]);
+    let ignore_binding = || Binding {
         failure_policy: FailurePolicy::Ignore,
-        ..deny()
+        ..deny_binding()
     };
-    let few = || with_params(ParamsSelector::Name("few".to_owned()), ParamsMissing::Deny);
-    let none = |missing| with_params(ParamsSelector::Name("none".to_owned()), missing);
-    let labelled = LabelSelector::new(vec![LabelRequirement::equals("limits", "yes").unwrap()]);
-    let limit = [
+    let few_params_binding = || binding_with_params(ParamsSelector::Name("few".to_owned()), ParamsMissing::Deny);
+    let missing_params_binding = |missing| binding_with_params(ParamsSelector::Name("none".to_owned()), missing);
+    let label_selector = LabelSelector::new(vec![LabelRequirement::equals("limits", "yes").unwrap()]);
+    let limit_parts = [
         "most = int(params.data.most)",
         "validate object.spec.replicas <= variables.most |  | 'at most %d'.format([variables.most])",
     ];
     let table: Vec<(&[&str], Binding, String)> = vec![
-        (&["validate object.spec.replicas == 3"], deny(), "allow".into()),
-        (&["validate object.spec.replicas < 3"], deny(), format!("{DENIED}failed expression: object.spec.replicas < 3")),
-        (&["validate false | no way "], deny(), format!("{DENIED}no way")),
-        (&["validate false | no way | 'because'"], deny(), format!("{DENIED}because")),
+        (&["validate object.spec.replicas == 3"], deny_binding(), "allow".into()),
+        (&["validate object.spec.replicas < 3"], deny_binding(), format!("{DENIAL_PREFIX}failed expression: object.spec.replicas < 3")),
+        (&["validate false | no way "], deny_binding(), format!("{DENIAL_PREFIX}no way")),
+        (&["validate false | no way | 'because'"], deny_binding(), format!("{DENIAL_PREFIX}because")),
         // A message expression is ignored if it fails, or if its result is empty or has several lines.
-        (&["validate false | no way | string(object.nope)"], deny(), format!("{DENIED}no way")),
-        (&["validate false | no way | ' '"], deny(), format!("{DENIED}no way")),
-        (&["validate false | no way | 'a\\nb'"], deny(), format!("{DENIED}no way")),
-        (&["validate true", "validate false | second", "validate false | third"], deny(), format!("{DENIED}second")),
-        (&["validate object.nope == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
-        (&["validate object.nope == 1"], ignore(), "allow".into()),
-        (&["validate object.nope == 1", "validate false | no"], ignore(), format!("{DENIED}no")),
+        (&["validate false | no way | string(object.nope)"], deny_binding(), format!("{DENIAL_PREFIX}no way")),
+        (&["validate false | no way | ' '"], deny_binding(), format!("{DENIAL_PREFIX}no way")),
+        (&["validate false | no way | 'a\\nb'"], deny_binding(), format!("{DENIAL_PREFIX}no way")),
+        (&["validate true", "validate false | second", "validate false | third"], deny_binding(), format!("{DENIAL_PREFIX}second")),
+        (&["validate object.nope == 1"], deny_binding(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
+        (&["validate object.nope == 1"], ignore_binding(), "allow".into()),
+        (&["validate object.nope == 1", "validate false | no"], ignore_binding(), format!("{DENIAL_PREFIX}no")),
         // A variable is not evaluated if its value is not needed.
-        (&["a = object.nope", "b = 2", "c = variables.b + 1", "validate variables.c == 3 && (true || variables.a == 1)"], deny(), "allow".into()),
-        (&["a = object.nope", "validate variables.a == 1"], ignore(), "allow".into()),
-        (&["a = object.nope.x", "validate variables.a == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'variables.a == 1' resulted in error: composited variable \"a\" fails to evaluate: no such key: nope".into()),
-        (&["when object.kind == 'Service'", "validate false"], deny(), "allow".into()),
-        (&["when object.nope == 1", "validate true"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
-        (&["when object.nope == 1", "validate false"], ignore(), "allow".into()),
-        (&["validate false | no"], bound(&[Action::Warn]), "allow; Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no".into()),
-        (&["validate false | no"], bound(&[Action::Audit, Action::Deny]), format!("{DENIED}no; validation_failure=[{{\"message\":\"no\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":0,\"validationActions\":[\"Audit\",\"Deny\"]}}]")),
-        (&["note string(object.spec.replicas)"], deny(), "allow; replicas=3".into()),
-        (&limit, few(), format!("{DENIED}at most 2")),
-        (&limit, with_params(ParamsSelector::Name("many".to_owned()), ParamsMissing::Deny), "allow".into()),
-        (&limit, with_params(ParamsSelector::Labels(labelled), ParamsMissing::Deny), format!("{DENIED}at most 2")),
-        (&limit, none(ParamsMissing::Allow), "allow".into()),
-        (&limit, none(ParamsMissing::Deny), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".into()),
-        (&["validate params == null"], deny(), "allow".into()),
-        (&["validate namespaceObject.metadata.labels['tier'] == 'gold' && namespaceObject.metadata.creationTimestamp < timestamp('2024-03-01T00:00:00Z')"], deny(), "allow".into()),
+        (&["a = object.nope", "b = 2", "c = variables.b + 1", "validate variables.c == 3 && (true || variables.a == 1)"], deny_binding(), "allow".into()),
+        (&["a = object.nope", "validate variables.a == 1"], ignore_binding(), "allow".into()),
+        (&["a = object.nope.x", "validate variables.a == 1"], deny_binding(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'variables.a == 1' resulted in error: composited variable \"a\" fails to evaluate: no such key: nope".into()),
+        (&["when object.kind == 'Service'", "validate false"], deny_binding(), "allow".into()),
+        (&["when object.nope == 1", "validate true"], deny_binding(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
+        (&["when object.nope == 1", "validate false"], ignore_binding(), "allow".into()),
+        (&["validate false | no"], kubernetes_binding(&[Action::Warn]), "allow; Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no".into()),
+        (&["validate false | no"], kubernetes_binding(&[Action::Audit, Action::Deny]), format!("{DENIAL_PREFIX}no; validation_failure=[{{\"message\":\"no\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":0,\"validationActions\":[\"Audit\",\"Deny\"]}}]")),
+        (&["note string(object.spec.replicas)"], deny_binding(), "allow; replicas=3".into()),
+        (&limit_parts, few_params_binding(), format!("{DENIAL_PREFIX}at most 2")),
+        (&limit_parts, binding_with_params(ParamsSelector::Name("many".to_owned()), ParamsMissing::Deny), "allow".into()),
+        (&limit_parts, binding_with_params(ParamsSelector::Labels(label_selector), ParamsMissing::Deny), format!("{DENIAL_PREFIX}at most 2")),
+        (&limit_parts, missing_params_binding(ParamsMissing::Allow), "allow".into()),
+        (&limit_parts, missing_params_binding(ParamsMissing::Deny), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".into()),
+        (&["validate params == null"], deny_binding(), "allow".into()),
+        (&["validate namespaceObject.metadata.labels['tier'] == 'gold' && namespaceObject.metadata.creationTimestamp < timestamp('2024-03-01T00:00:00Z')"], deny_binding(), "allow".into()),
         // The messages of a native chain do not contain the names of policy and binding.
         (&["validate false | no"], Binding::default(), "403 Forbidden: no".into()),
         (&["validate object.nope == 1", "validate false | no"], Binding::default(), "403 Forbidden: no".into()),
@@ -207,40 +207,45 @@ async fn validations_decide_according_to_actions_and_parameters() {
 
 #[tokio::test]
 async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
-    let labelled = LabelSelector::new(vec![LabelRequirement::equals("limits", "yes").unwrap()]);
-    let refused = |why: &str| {
+    let label_selector = LabelSelector::new(vec![LabelRequirement::equals("limits", "yes").unwrap()]);
+    let refusal_text = |why: &str| {
         format!(
             "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {why}"
         )
     };
-    let unknown = "namespace nowhere not found";
-    let ignored = Binding {
+    let unknown_message = "namespace nowhere not found";
+    let ignore_binding = Binding {
         failure_policy: FailurePolicy::Ignore,
-        ..bound(&[Action::Warn])
+        ..kubernetes_binding(&[Action::Warn])
     };
     for (kind, namespace, binding, expected) in [
         (
             "Pod",
             Some("nowhere"),
-            bound(&[Action::Warn]),
-            format!("namespace-unknown: {unknown}"),
+            kubernetes_binding(&[Action::Warn]),
+            format!("namespace-unknown: {unknown_message}"),
         ),
         (
             "Pod",
             Some("nowhere"),
             Binding::default(),
-            format!("namespace-unknown: {unknown}"),
+            format!("namespace-unknown: {unknown_message}"),
         ),
         // The binding has the failure policy `Ignore`. The request is still denied, because the Namespace cannot be
         // read.
-        ("Pod", Some("nowhere"), ignored, refused(unknown)),
-        ("Namespace", Some("nowhere"), bound(&[Action::Deny]), "allow".to_owned()),
-        ("Pod", None, bound(&[Action::Deny]), "allow".to_owned()),
+        ("Pod", Some("nowhere"), ignore_binding, refusal_text(unknown_message)),
+        (
+            "Namespace",
+            Some("nowhere"),
+            kubernetes_binding(&[Action::Deny]),
+            "allow".to_owned(),
+        ),
+        ("Pod", None, kubernetes_binding(&[Action::Deny]), "allow".to_owned()),
         (
             "Pod",
             None,
-            with_params(ParamsSelector::Labels(labelled), ParamsMissing::Allow),
-            refused(
+            binding_with_params(ParamsSelector::Labels(label_selector), ParamsMissing::Allow),
+            refusal_text(
                 "failed to configure binding: refused: cannot use namespaced paramRef in policy binding that matches \
                  cluster-scoped resources",
             ),
@@ -255,7 +260,7 @@ async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
         let mut request = pod();
         request.kind.kind = kind.to_owned();
         request.namespace = namespace.map(str::to_owned);
-        let description = describe(hook.admit(&Arc::new(request), minute()).await);
+        let description = describe(hook.admit(&Arc::new(request), minute_deadline()).await);
         assert_eq!(description, expected, "{kind} in {namespace:?}");
     }
 }
@@ -294,7 +299,7 @@ async fn mutations_change_the_object_in_order() {
         (&["apply Object{metadata: Object.metadata{name: string(object.nope)}}"], "403 Invalid: policy 'p' with binding 'b' denied request: expression 'Object{metadata: Object.metadata{name: string(object.nope)}}' resulted in error: no such key: nope".into()),
     ];
     for (parts, expected) in table {
-        let description = describe(admit(parts, bound(&[])).await);
+        let description = describe(admit(parts, kubernetes_binding(&[])).await);
         assert!(description.starts_with(&expected), "{parts:?}: {description}");
     }
 }
@@ -304,13 +309,13 @@ async fn mutations_change_the_object_in_order() {
 #[tokio::test]
 async fn the_size_of_mutated_objects_is_limited() {
     let tenfold = ".map(a, [a, a, a, a, a, a, a, a, a, a])".repeat(9);
-    let nested = format!("['{}']{tenfold}", "x".repeat(1_000));
-    let labels = "object.spec.containers.map(c, object.metadata.labels)".to_owned();
+    let nested_lists = format!("['{}']{tenfold}", "x".repeat(1_000));
+    let label_copies = "object.spec.containers.map(c, object.metadata.labels)".to_owned();
     let patch = |value: &str| format!("patch [JSONPatch{{op: 'add', path: '/spec/x', value: {value}}}]");
     let apply = |value: &str| format!("apply Object{{spec: Object.spec{{x: {{'y': {value}}}}}}}");
-    let part =
+    let labels_patch =
         |number: u8| format!("patch [JSONPatch{{op: 'add', path: '/spec/p{number}', value: object.metadata.labels}}]");
-    let large = |containers: usize, filler: usize| {
+    let large_request = |containers: usize, filler: usize| {
         let mut request = pod();
         let object = json!({
             "metadata": {"labels": {"a": "x".repeat(1_000_000)}},
@@ -320,65 +325,77 @@ async fn the_size_of_mutated_objects_is_limited() {
         request.object = Object::from_value(object);
         request
     };
-    let ample = Deadline::after(Duration::from_secs(600));
+    let ample_deadline = Deadline::after(Duration::from_secs(600));
     let past_deadline = Deadline::after(Duration::ZERO);
     for (case, parts, request, deadline, expected) in [
         (
             "lists in lists, patched",
-            vec![patch(&nested)],
+            vec![patch(&nested_lists)],
             pod(),
-            ample,
+            ample_deadline,
             Some(FailureKind::OutputTooLarge),
         ),
         (
             "lists in lists, applied",
-            vec![apply(&nested)],
+            vec![apply(&nested_lists)],
             pod(),
-            ample,
+            ample_deadline,
             Some(FailureKind::OutputTooLarge),
         ),
         (
             "copies of labels, patched",
-            vec![patch(&labels)],
-            large(10_000, 0),
-            ample,
+            vec![patch(&label_copies)],
+            large_request(10_000, 0),
+            ample_deadline,
             Some(FailureKind::OutputTooLarge),
         ),
         (
             "copies of labels, applied",
-            vec![apply(&labels)],
-            large(10_000, 0),
-            ample,
+            vec![apply(&label_copies)],
+            large_request(10_000, 0),
+            ample_deadline,
             Some(FailureKind::OutputTooLarge),
         ),
         // In this row, each mutation alone is within the size limit, but both together are not.
         (
             "two together",
-            vec![part(1), part(2)],
-            large(0, 15 << 20),
-            ample,
+            vec![labels_patch(1), labels_patch(2)],
+            large_request(0, 15 << 20),
+            ample_deadline,
             Some(FailureKind::OutputTooLarge),
         ),
-        ("one alone", vec![part(1)], large(0, 15 << 20), ample, None),
+        (
+            "one alone",
+            vec![labels_patch(1)],
+            large_request(0, 15 << 20),
+            ample_deadline,
+            None,
+        ),
         (
             "no time, patched",
-            vec![patch(&labels)],
-            large(10, 0),
+            vec![patch(&label_copies)],
+            large_request(10, 0),
             past_deadline,
             Some(FailureKind::Timeout),
         ),
         (
             "no time, applied",
-            vec![apply(&labels)],
-            large(10, 0),
+            vec![apply(&label_copies)],
+            large_request(10, 0),
             past_deadline,
             Some(FailureKind::Timeout),
         ),
-        ("a few copies", vec![patch(&labels)], large(10, 0), ample, None),
+        (
+            "a few copies",
+            vec![patch(&label_copies)],
+            large_request(10, 0),
+            ample_deadline,
+            None,
+        ),
     ] {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         // A result that exceeds the size limit fails the stage, even if the binding ignores failures of expressions.
-        for binding in [Binding::default(), bound(&[])] {
+        for binding in [Binding::default(), kubernetes_binding(&[])] {
             let answer = admit_request(&parts, binding, &request, deadline).await;
             assert_eq!(answer.err().map(|failure| failure.kind), expected, "{case}");
         }
@@ -390,18 +407,18 @@ async fn the_lengths_of_messages_and_annotations_of_policies_are_limited() {
     let mut request = pod();
     let object = json!({"metadata": {"name": "x".repeat(1_000_000)}, "spec": {"n": [1, 2]}});
     request.object = Object::from_value(object);
-    for (part, longest) in [
+    for (part, max_length) in [
         ("note string(object.metadata.name)", 5_000),
         ("validate int(object.metadata.name) == 0", 5_000),
         ("validate {'a': true}[object.metadata.name]", 5_000),
         ("validate object.spec.n.all(n, {n: true}[object.metadata.name])", 5_000),
     ] {
-        let answer = admit_request(&[part], Binding::default(), &request, minute()).await;
+        let answer = admit_request(&[part], Binding::default(), &request, minute_deadline()).await;
         let length = match answer {
             Ok(response) => response.audit_annotations.iter().map(|(_, value)| value.len()).sum(),
             Err(failure) => failure.message.len(),
         };
-        assert!((1..longest).contains(&length), "{part}: {length}");
+        assert!((1..max_length).contains(&length), "{part}: {length}");
     }
 }
 
@@ -444,7 +461,7 @@ fn an_expression_of_the_wrong_type_is_refused() {
         let error = compiler.compile(role, text).map(drop).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
     }
-    assert!(compiler.condition("a", "variables.numbers == []").is_err());
+    assert!(compiler.compile_condition("a", "variables.numbers == []").is_err());
 }
 
 #[test]
@@ -468,12 +485,12 @@ fn the_depth_of_nested_variables_is_limited() {
 #[tokio::test]
 async fn all_expressions_of_a_policy_share_a_cost_limit() {
     // Each of these validations costs about 800,000 when it is evaluated.
-    let costly = "validate lists.range(100).all(x, lists.range(1000).all(y, x + y >= 0))";
+    let costly_validation = "validate lists.range(100).all(x, lists.range(1000).all(y, x + y >= 0))";
     let expected = "validation failed due to running out of cost budget, no further validation rules will be run";
     let describe_admission =
-        |parts: Vec<&'static str>| async move { describe(admit(&parts, bound(&[Action::Deny])).await) };
-    assert_eq!(describe_admission(vec![costly; 5]).await, "allow");
-    let description = describe_admission(vec![costly; 20]).await;
+        |parts: Vec<&'static str>| async move { describe(admit(&parts, kubernetes_binding(&[Action::Deny])).await) };
+    assert_eq!(describe_admission(vec![costly_validation; 5]).await, "allow");
+    let description = describe_admission(vec![costly_validation; 20]).await;
     assert!(description.ends_with(expected), "{description}");
 }
 
@@ -481,7 +498,7 @@ async fn all_expressions_of_a_policy_share_a_cost_limit() {
 async fn a_policy_with_parameters_is_refused_without_a_cluster() {
     let hook = PolicyHook::new(
         Arc::new(policy(&["validate params == null"])),
-        with_params(ParamsSelector::Name("few".to_owned()), ParamsMissing::Deny),
+        binding_with_params(ParamsSelector::Name("few".to_owned()), ParamsMissing::Deny),
         Arc::new(NoAuthorizer),
         None,
     );
@@ -502,7 +519,7 @@ async fn a_deadline_ends_a_policy() {
         Arc::new(policy(&[
             "validate lists.range(900).all(x, lists.range(900).all(y, true))",
         ])),
-        bound(&[Action::Deny]),
+        kubernetes_binding(&[Action::Deny]),
         Arc::new(NoAuthorizer),
         None,
     );

@@ -7,7 +7,8 @@ use admittance_admission::Phase;
 use serde_json::Value as Json;
 
 use super::{
-    AppliedEffect, Change, Destination, ExpectedDefinitions, PlanError, ensure_alone, pretty_json, unknown, unusable,
+    AppliedEffect, Change, Destination, ExpectedDefinitions, PlanError, ensure_alone, pretty_json,
+    unknown_definition_error, unusable_path,
 };
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind,
@@ -27,7 +28,7 @@ pub(crate) fn apply(
     destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
 ) -> Result<Change, PlanError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    let mut read_file = set.reads.text(name, text);
+    let mut read_file = set.reads.read_text(name, text);
     let mut mistakes = read_file.mistakes.clone();
     // At this point, only conflicts between names in the text are mistakes. References, such as that of a binding to
     // its policy, are checked later, because the policy may be in another file.
@@ -36,19 +37,19 @@ pub(crate) fn apply(
     let items = without_lists(text, set, &read_file);
     let text = items.as_deref().unwrap_or(text);
     if items.is_some() {
-        read_file = set.reads.text(name, text);
+        read_file = set.reads.read_text(name, text);
     }
-    let applied = DefinitionInText::all(text, name, set, &read_file)?;
+    let applied = DefinitionInText::find_all(text, name, set, &read_file)?;
 
     let mut mistakes = Mistakes::new();
-    let existing = set.read(&mut mistakes);
+    let existing = set.read_files(&mut mistakes);
     let definitions = set.definitions_in(&existing);
     let goals = applied.iter().map(|applied_definition| {
         if let Some(definition) = find_replaced(&definitions, applied_definition, &applied) {
-            return applied_definition.replacing(definition, set, &existing, expected);
+            return applied_definition.target_in_place_of(definition, set, &existing, expected);
         }
         let id = applied_definition.id.clone();
-        if let Some(path) = unusable(set, &id) {
+        if let Some(path) = unusable_path(set, &id) {
             let location = Location::of_file(path.display().to_string());
             return match expected {
                 ExpectedDefinitions::New => Err(PlanError::AlreadyThere { id, location }),
@@ -56,9 +57,9 @@ pub(crate) fn apply(
             };
         }
         if expected == ExpectedDefinitions::Existing {
-            return Err(unknown(&id, &definitions));
+            return Err(unknown_definition_error(&id, &definitions));
         }
-        let is_taken = |path: &Path| set.all().any(|file| file.path == path);
+        let is_taken = |path: &Path| set.all_files().any(|file| file.path == path);
         match destination(&id) {
             None => Err(PlanError::Conflict(format!(
                 "{id} is new, and there is no directory to write it to: only single files and stores that do not accept \
@@ -79,7 +80,7 @@ pub(crate) fn apply(
     // reported for the definition that is added later, so the existing ones are added first. An existing definition
     // that is replaced is not added.
     let is_replaced = |file: usize, document: usize| {
-        let mut targets = goals.iter().filter_map(WriteTarget::target);
+        let mut targets = goals.iter().filter_map(WriteTarget::existing_definition);
         targets.any(|target| (target.file, target.document) == (file, document))
     };
     let mut all_definitions = Vec::new();
@@ -91,11 +92,11 @@ pub(crate) fn apply(
     let documents = applied
         .iter()
         .zip(&goals)
-        .map(|(applied_definition, goal)| applied_definition.document.within(goal.directory(set)));
-    let new = set.reads.documents(documents.collect(), Mistakes::new());
+        .map(|(applied_definition, goal)| applied_definition.document.with_directory(goal.directory(set)));
+    let new = set.reads.read_documents(documents.collect(), Mistakes::new());
     all_definitions.extend(new.definitions.into_iter().flatten());
     chains::define(&all_definitions, mistakes)?;
-    Ok(change(set, &applied, goals))
+    Ok(build_change(set, &applied, goals))
 }
 
 pub(crate) fn chains_of(
@@ -104,11 +105,11 @@ pub(crate) fn chains_of(
     name: &str,
     destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
 ) -> Result<Vec<ChainDefinition>, PlanError> {
-    let read_file = set.reads.text(name, text);
-    let existing = set.read(&mut Mistakes::new());
+    let read_file = set.reads.read_text(name, text);
+    let existing = set.read_files(&mut Mistakes::new());
     let (new, old) = (set.reads.definitions([&read_file]), set.definitions_in(&existing));
     let directory = |definition: &ParsedDefinition<'_>| {
-        let replaced = old.iter().find(|old| old.id.is(&definition.id));
+        let replaced = old.iter().find(|old| old.id.is_same(&definition.id));
         let (kind, path) = match replaced.and_then(|old| set.files().get(old.file)) {
             Some(file) => (file.kind, file.path.clone()),
             None => destination(&definition.id).map(|new| (new.kind, new.path))?,
@@ -117,10 +118,10 @@ pub(crate) fn chains_of(
     };
     let within = |(index, document): (usize, &Document)| {
         let first = new.iter().find(|definition| definition.document == index);
-        document.within(first.and_then(directory).as_deref())
+        document.with_directory(first.and_then(directory).as_deref())
     };
     let documents = read_file.documents.iter().enumerate().map(within).collect();
-    let resolved_file = set.reads.documents(documents, read_file.mistakes.clone());
+    let resolved_file = set.reads.read_documents(documents, read_file.mistakes.clone());
     let chains = chains::define(resolved_file.definitions.iter().flatten(), resolved_file.mistakes)?.chains;
     if chains.is_empty() {
         return Err(PlanError::Nothing(name.to_owned()));
@@ -136,7 +137,12 @@ struct DefinitionInText<'a> {
 }
 
 impl<'a> DefinitionInText<'a> {
-    fn all(text: &'a str, name: &str, set: &DefinitionSet, read_file: &'a ReadFile) -> Result<Vec<Self>, PlanError> {
+    fn find_all(
+        text: &'a str,
+        name: &str,
+        set: &DefinitionSet,
+        read_file: &'a ReadFile,
+    ) -> Result<Vec<Self>, PlanError> {
         let documents = &read_file.documents;
         let mut all = Vec::new();
         for definition in set.reads.definitions([read_file]) {
@@ -147,7 +153,7 @@ impl<'a> DefinitionInText<'a> {
                 phase: definition.chain().map(|chain| chain.phase),
                 id: definition.id,
                 document,
-                text: document.text_in(text, documents.len() == 1),
+                text: document.own_text(text, documents.len() == 1),
             });
         }
         if all.is_empty() {
@@ -156,11 +162,11 @@ impl<'a> DefinitionInText<'a> {
         Ok(all)
     }
 
-    fn replacing<'d, 'n>(
+    fn target_in_place_of<'d, 'n>(
         &self,
         definition: &'d ParsedDefinition<'n>,
         set: &DefinitionSet,
-        existing: &[Arc<ReadFile>],
+        existing_files: &[Arc<ReadFile>],
         expected: ExpectedDefinitions,
     ) -> Result<WriteTarget<'d, 'n>, PlanError> {
         if expected == ExpectedDefinitions::New {
@@ -169,11 +175,13 @@ impl<'a> DefinitionInText<'a> {
                 location: definition.root.location(),
             });
         }
-        let is_alone = ensure_alone(definition, existing);
+        let is_alone = ensure_alone(definition, existing_files);
         let is_same = match set.files().get(definition.file) {
             Some(file) if is_alone.is_ok() && file.kind == StoreKind::Files => {
-                let new = self.text(file.kind, &file.path, None);
-                content(&new).lines().eq(content(&file.text).lines())
+                let new = self.text_to_write(file.kind, &file.path, None);
+                content_of_document(&new)
+                    .lines()
+                    .eq(content_of_document(&file.text).lines())
             }
             // The parsed values of an entry are compared, not its text, because the store may have reformatted it.
             _ => {
@@ -189,7 +197,7 @@ impl<'a> DefinitionInText<'a> {
         is_alone.map(|()| WriteTarget::Replace(definition))
     }
 
-    fn text(&self, kind: StoreKind, path: &Path, replaced: Option<&ParsedDefinition<'_>>) -> String {
+    fn text_to_write(&self, kind: StoreKind, path: &Path, replaced: Option<&ParsedDefinition<'_>>) -> String {
         let is_json = kind == StoreKind::Entries || document::is_named_json(path);
         let replaced = replaced.filter(|_| kind == StoreKind::Entries);
         let merged = replaced.and_then(|replaced| self.merge_with(replaced));
@@ -225,7 +233,7 @@ fn without_lists(text: &str, set: &DefinitionSet, read_file: &ReadFile) -> Optio
         Some(if definition.is_item() {
             document::to_yaml(&definition.root.json())
         } else {
-            document.text_in(text, documents.len() == 1).to_owned()
+            document.own_text(text, documents.len() == 1).to_owned()
         })
     });
     Some(texts.collect::<Vec<_>>().join("\n---\n"))
@@ -241,7 +249,7 @@ enum WriteTarget<'d, 'a> {
 }
 
 impl<'d, 'a> WriteTarget<'d, 'a> {
-    fn target(&self) -> Option<&'d ParsedDefinition<'a>> {
+    fn existing_definition(&self) -> Option<&'d ParsedDefinition<'a>> {
         match self {
             Self::Keep(target) | Self::Replace(target) => Some(target),
             Self::Overwrite(_) | Self::Create(_) => None,
@@ -262,21 +270,24 @@ impl<'d, 'a> WriteTarget<'d, 'a> {
 }
 
 /// Removes the byte order mark, the document marker and surrounding white space from the text of a document.
-fn content(text: &str) -> &str {
+fn content_of_document(text: &str) -> &str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK).trim();
     text.strip_prefix("---\n").unwrap_or(text)
 }
 
 fn find_replaced<'d, 'a>(
-    existing: &'d [ParsedDefinition<'a>],
+    existing_definitions: &'d [ParsedDefinition<'a>],
     new_definition: &DefinitionInText<'_>,
-    applied: &[DefinitionInText<'_>],
+    applied_definitions: &[DefinitionInText<'_>],
 ) -> Option<&'d ParsedDefinition<'a>> {
-    let same: Vec<_> = existing
+    let same: Vec<_> = existing_definitions
         .iter()
-        .filter(|other| other.id.is(&new_definition.id))
+        .filter(|other| other.id.is_same(&new_definition.id))
         .collect();
-    let sibling_count = applied.iter().filter(|other| other.id.is(&new_definition.id)).count();
+    let sibling_count = applied_definitions
+        .iter()
+        .filter(|other| other.id.is_same(&new_definition.id))
+        .count();
     match same.as_slice() {
         [only] if sibling_count == 1 => Some(*only),
         // A mutating and a validating chain may have the same name. In this case, the document replaces the chain that
@@ -288,22 +299,22 @@ fn find_replaced<'d, 'a>(
     }
 }
 
-fn change(set: &DefinitionSet, applied: &[DefinitionInText<'_>], goals: Vec<WriteTarget<'_, '_>>) -> Change {
+fn build_change(set: &DefinitionSet, applied: &[DefinitionInText<'_>], goals: Vec<WriteTarget<'_, '_>>) -> Change {
     let mut files = set.files().to_vec();
-    let mut unusable = set.unusable().to_vec();
+    let mut unusable = set.unusable_files().to_vec();
     let mut effects = Vec::new();
     for (definition, goal) in applied.iter().zip(goals) {
         let effect = match goal {
             WriteTarget::Keep(_) => AppliedEffect::Unchanged,
             WriteTarget::Replace(target) => {
                 if let Some(file) = files.get_mut(target.file) {
-                    file.text = definition.text(file.kind, &file.path, Some(target));
+                    file.text = definition.text_to_write(file.kind, &file.path, Some(target));
                 }
                 AppliedEffect::Changed
             }
             WriteTarget::Overwrite(path) => {
                 unusable.retain(|file| file.path != path);
-                let text = definition.text(StoreKind::Entries, &path, None);
+                let text = definition.text_to_write(StoreKind::Entries, &path, None);
                 files.push(DefinitionFile::entry(path, text, None));
                 AppliedEffect::Changed
             }
@@ -312,25 +323,25 @@ fn change(set: &DefinitionSet, applied: &[DefinitionInText<'_>], goals: Vec<Writ
                     StoreKind::Files => free_path(path, &files),
                     StoreKind::Entries => path,
                 };
-                let text = definition.text(kind, &path, None);
+                let text = definition.text_to_write(kind, &path, None);
                 files.push(DefinitionFile::new(kind, path, text));
                 AppliedEffect::Created
             }
         };
         effects.push((definition.id.clone(), effect));
     }
-    let new = set.with_contents(files).with_unusable(unusable);
+    let new = set.with_contents(files).with_unusable_files(unusable);
     Change::between(set, new, effects)
 }
 
 /// Returns the path for a new definition, `{directory}/{kind}-{name}.yaml`, even if a file with this path exists.
-pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
-    const LONGEST: usize = 100;
+pub(crate) fn new_file_path(id: &DefinitionId, directory: &Path) -> PathBuf {
+    const NAME_LENGTH_MAX: usize = 100;
     // Only these characters are kept: all file systems accept them, and without `/` the path stays in the directory.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let name: String = format!("{}-{}", id.kind, id.name)
         .chars()
-        .take(LONGEST)
+        .take(NAME_LENGTH_MAX)
         .map(|c| if is_plain(c) { c } else { '-' })
         .collect();
     directory.join(format!("{name}.yaml"))

@@ -19,8 +19,8 @@ use crate::{
     set::{
         ParsedDefinition,
         chains::Chains,
+        definition_text,
         reads::{ReadFile, Reads},
-        text_of,
     },
 };
 
@@ -30,7 +30,7 @@ pub struct Import {
     /// The result for each definition, in the order of files and lines.
     pub definitions: Vec<ImportedDefinition>,
     /// The reasons why documents were skipped, a sentence each.
-    pub skipped: Vec<String>,
+    pub skipped_mistakes: Vec<String>,
     /// The text of a file with the native chains and the definitions that were not converted.
     pub text: String,
 }
@@ -82,14 +82,14 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
     let mut mistakes = Mistakes::new();
     let documents: Vec<_> = files.iter().map(|file| file.documents(&mut mistakes)).collect();
     mistakes.into_result(())?;
-    let read_documents = |documents| Reads::default().documents(documents, Mistakes::new());
+    let read_documents = |documents| Reads::default().read_documents(documents, Mistakes::new());
     let read_files: Vec<ReadFile> = documents.into_iter().map(read_documents).collect();
     let skipped = read_files
         .iter()
         .flat_map(|file| &file.mistakes)
         .map(|mistake| format!("{}: {}", mistake.location, mistake.message))
         .collect();
-    let (mut entries, mut chains) = entries(&read_files);
+    let (mut entries, mut chains) = read_entries(&read_files);
     let mut text = String::new();
     let canary_names: Vec<Arc<str>> = chains.iter().flat_map(canary_names_of).collect();
     for chain in &mut chains {
@@ -126,16 +126,16 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
         }
     }
     Ok(Import {
-        definitions: entries.into_iter().map(ImportEntry::imported).collect(),
-        skipped,
+        definitions: entries.into_iter().map(ImportEntry::into_imported).collect(),
+        skipped_mistakes: skipped,
         text,
     })
 }
 
-fn entries(files: &[ReadFile]) -> (Vec<ImportEntry<'_>>, Vec<ChainDefinition>) {
+fn read_entries(files: &[ReadFile]) -> (Vec<ImportEntry<'_>>, Vec<ChainDefinition>) {
     let mut chains = Chains::default();
     let mut entries: Vec<_> = Reads::default()
-        .definitions_or(files, |read_definition| {
+        .definitions_with_default_ids(files, |read_definition| {
             let name = read_definition.names().first().map(|name| name.name.clone());
             Some(DefinitionId {
                 kind: read_definition.kind.name.to_owned(),
@@ -203,10 +203,10 @@ impl<'a> ImportEntry<'a> {
 
     fn is_part_of(&self, chain: &ChainDefinition) -> bool {
         let location = self.definition.root.location();
-        location == chain.source || chain.stages.iter().any(|stage| stage.location == location)
+        location == chain.location || chain.stages.iter().any(|stage| stage.location == location)
     }
 
-    fn imported(self) -> ImportedDefinition {
+    fn into_imported(self) -> ImportedDefinition {
         ImportedDefinition {
             location: self.definition.root.location(),
             id: self.definition.id,
@@ -219,7 +219,7 @@ impl<'a> ImportEntry<'a> {
 
 fn document_text(definition: &ParsedDefinition<'_>, file: &DefinitionFile, documents: &[Document]) -> String {
     if !definition.is_item() {
-        let full_text = text_of(definition, file, documents).unwrap_or_default();
+        let full_text = definition_text(definition, file, documents).unwrap_or_default();
         let text = full_text.trim_start_matches('\u{feff}').trim_end();
         let mark = if text.starts_with("---") { "" } else { "---\n" };
         return format!("{mark}{text}\n");
@@ -276,7 +276,7 @@ impl Conversion {
                 *path = absolute;
             }
         }
-        let text = document::to_yaml(&write::chain(chain, &name));
+        let text = document::to_yaml(&write::chain_json(chain, &name));
         let native_chains = match load_text(&target.display().to_string(), &text) {
             Ok(chains) => chains,
             Err(mistakes) => {
@@ -296,7 +296,7 @@ impl Conversion {
             notes.push(format!("the chain is called {name}"));
         }
         for stage in &chain.stages {
-            for note in stage.hook.differences_of_native() {
+            for note in stage.hook.native_form_differences() {
                 if !notes.iter().any(|existing| existing == note) {
                     notes.push(note.to_owned());
                 }

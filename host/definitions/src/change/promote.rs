@@ -17,8 +17,8 @@ const CANDIDATE_FIELDS: [&str; 3] = ["source", "digest", "refresh"];
 const INHERITED_FIELDS: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, PlanError> {
-    let location = with_candidate(&set.chains()?, id)?;
-    let existing = set.read(&mut Mistakes::new());
+    let location = find_stage_with_candidate(&set.chains()?, id)?;
+    let existing = set.read_files(&mut Mistakes::new());
     let existing_definitions = set.definitions_in(&existing);
     let mut definitions = existing_definitions.iter();
     let unknown = || PlanError::Unknown(format!("stage {id}"));
@@ -28,7 +28,7 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, PlanE
     ensure_alone(definition, &existing)?;
     let mut value = definition.root.json();
     object_at(&mut value, &definition.root, &location)
-        .and_then(promote_in)
+        .and_then(promote_candidate)
         .ok_or_else(unknown)?;
 
     let file = set.files().get(definition.file);
@@ -71,7 +71,7 @@ fn loss_of_comments(path: &Path, before: &str, after: &str) -> Option<String> {
     })
 }
 
-fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, PlanError> {
+fn find_stage_with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, PlanError> {
     let stages = || {
         chains
             .iter()
@@ -82,8 +82,9 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
         chain: chain.name.clone(),
         stage: stage.to_owned(),
     };
-    let is_match =
-        |(chain, stage): &(&ChainDefinition, &StageDefinition)| id.is(chain.phase, &chain.name, &stage.spec.name);
+    let is_match = |(chain, stage): &(&ChainDefinition, &StageDefinition)| {
+        id.identifies(chain.phase, &chain.name, &stage.spec.name)
+    };
     let matching_stages: Vec<_> = stages().filter(is_match).collect();
     match matching_stages.as_slice() {
         [(_, stage)] if stage.candidate.is_some() => Ok(stage.location.clone()),
@@ -122,7 +123,7 @@ fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, location: &Location) -> O
     pairs.find_map(|((_, child), value)| object_at(value, &child, location))
 }
 
-fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
+fn promote_candidate(stage: &mut Map<String, Json>) -> Option<()> {
     // The keys of BCS documents are matched without regard to case.
     let key = |stage: &Map<String, Json>, name: &str| {
         let is_key = |(key, value): &(&String, &Json)| key.eq_ignore_ascii_case(name) && !value.is_null();

@@ -6,7 +6,7 @@ mod stored;
 
 use std::path::Path;
 
-use super::file_of;
+use super::new_file_path;
 use crate::{Change, DefinitionFile, DefinitionId, DefinitionSet, Destination, StoreKind};
 
 fn chain(name: &str) -> String {
@@ -17,34 +17,34 @@ fn chain(name: &str) -> String {
 }
 
 /// Returns the definition of a native chain called `name`. The text of the definition is a single line.
-fn line(name: &str) -> String {
+fn chain_line(name: &str) -> String {
     format!(
         "{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, metadata: {{ name: {name} }}, spec: {{ rules: \
          [ {{ operations: [CREATE], kinds: [pod] }} ], stages: [ {{ name: s, plugin: {{ source: file:s.wasm }} }} ] }} }}"
     )
 }
 
-fn json(name: &str) -> String {
+fn chain_json(name: &str) -> String {
     format!(
         r#"{{"apiVersion": "admittance.dev/v1alpha1", "kind": "AdmissionChain", "metadata": {{"name": "{name}"}}, "spec": {{"rules": [{{"operations": ["CREATE"], "kinds": ["pod"]}}], "stages": [{{"name": "s", "plugin": {{"source": "file:s.wasm"}}}}]}}}}"#
     )
 }
 
-fn set(files: &[(&str, &str)]) -> DefinitionSet {
+fn set_of_files(files: &[(&str, &str)]) -> DefinitionSet {
     let file = |(path, text): &(&str, &str)| DefinitionFile::file(path, *text);
     DefinitionSet::of_files(files.iter().map(file).collect())
 }
 
-fn to(directory: &Path) -> impl Fn(&DefinitionId) -> Option<Destination> {
+fn destination_in(directory: &Path) -> impl Fn(&DefinitionId) -> Option<Destination> {
     move |id| {
         Some(Destination {
             kind: StoreKind::Files,
-            path: file_of(id, directory),
+            path: new_file_path(id, directory),
         })
     }
 }
 
-fn text(set: &DefinitionSet, path: &str) -> Option<String> {
+fn file_text(set: &DefinitionSet, path: &str) -> Option<String> {
     let mut files = set.files().iter();
     let file = files.find(|file| file.path == Path::new(path));
     file.map(|file| file.text.clone())

@@ -5,14 +5,14 @@ use std::{collections::HashMap, ops::Range};
 use granit_parser::{ErrorKind, Event, Parser, ScanError, Span, StrInput, options};
 
 use super::{
-    MOST_VALUES,
+    VALUE_COUNT_MAX,
     tree::{Position, SyntaxMistake},
-    yaml::position,
+    yaml::marker_position,
 };
 
 /// The limit of repetitions by aliases: for each value that is written in the text, aliases may repeat this many
 /// values. In a text with more than 400,000 values, go-yaml allows fewer repetitions.
-const MOST_REPEATED: usize = 99;
+const REPETITION_FACTOR_MAX: usize = 99;
 
 /// Aliases may repeat values without a limit while a document has at most this number of values, as in go-yaml.
 const UNCHECKED_VALUES: usize = 1000;
@@ -76,13 +76,13 @@ impl<'t> YamlEvents<'t> {
             },
         };
         if !is_repeated {
-            self.parser_position = position(span.start);
+            self.parser_position = marker_position(span.start);
         }
-        self.count(&event, is_repeated)?;
+        self.count_value(&event, is_repeated)?;
         if let Event::Alias(anchor) = event {
             let Some(events) = self.anchors.get(&anchor) else {
                 return Err(SyntaxMistake::new(
-                    position(span.start),
+                    marker_position(span.start),
                     "this alias refers to a node that contains the alias",
                     "write the value out",
                 ));
@@ -93,7 +93,7 @@ impl<'t> YamlEvents<'t> {
     }
 
     fn flaw(&self, error: &ScanError) -> SyntaxMistake {
-        let position = position(*error.marker());
+        let position = marker_position(*error.marker());
         let message = match error.kind() {
             ErrorKind::UnknownAnchor => {
                 let line = self.text.lines().nth(position.line as usize - 1);
@@ -104,7 +104,7 @@ impl<'t> YamlEvents<'t> {
             }
             _ => format!("this is not YAML: {}", error.info()),
         };
-        SyntaxMistake::new(position, message, fix(error.kind()))
+        SyntaxMistake::new(position, message, fix_for_error(error.kind()))
     }
 
     fn next_repeated(&mut self) -> Option<(Event<'t>, Span)> {
@@ -118,14 +118,14 @@ impl<'t> YamlEvents<'t> {
     }
 
     /// Counts a value, and fails at a limit. Without limits, nested aliases could expand a short text to gigabytes.
-    fn count(&mut self, event: &Event<'_>, is_repeated: bool) -> Result<(), SyntaxMistake> {
+    fn count_value(&mut self, event: &Event<'_>, is_repeated: bool) -> Result<(), SyntaxMistake> {
         let bytes = match event {
             Event::Scalar(text, ..) => 1 + text.len(),
             Event::SequenceStart(..) | Event::MappingStart(..) | Event::Alias(_) => 1,
             _ => return Ok(()),
         };
         self.value_count += 1;
-        if self.value_count > MOST_VALUES {
+        if self.value_count > VALUE_COUNT_MAX {
             return Err(SyntaxMistake::too_many(self.parser_position));
         }
         if !is_repeated {
@@ -137,7 +137,7 @@ impl<'t> YamlEvents<'t> {
             return Err(SyntaxMistake::too_large(self.parser_position, self.limit));
         }
         if self.value_count > UNCHECKED_VALUES
-            && self.repeated_count > MOST_REPEATED * (self.value_count - self.repeated_count)
+            && self.repeated_count > REPETITION_FACTOR_MAX * (self.value_count - self.repeated_count)
         {
             let message = "the aliases (`*name`) up to here repeat over 99 times as much as is written";
             return Err(SyntaxMistake::new(
@@ -177,7 +177,7 @@ impl<'t> YamlEvents<'t> {
     }
 }
 
-fn fix(kind: &ErrorKind) -> &'static str {
+fn fix_for_error(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::UnknownAnchor => "write `&name` before the value that it repeats, or correct the name",
         ErrorKind::TabNotAllowed

@@ -1,4 +1,4 @@
-use admittance_admission::similar;
+use admittance_admission::find_similar;
 
 use super::{
     Node,
@@ -13,7 +13,7 @@ use super::{
 pub struct Fields<'a> {
     node: Node<'a>,
     entries: &'a [TreeEntry],
-    any_case: bool,
+    ignores_case: bool,
     known_names: Vec<&'static str>,
     ignores_others: bool,
 }
@@ -31,7 +31,7 @@ impl<'a> Fields<'a> {
         Self {
             node,
             entries,
-            any_case,
+            ignores_case: any_case,
             known_names: Vec::new(),
             ignores_others: false,
         }
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns those of the fields `names` that are present.
-    pub fn present(&mut self, names: &[&'static str]) -> Vec<(&'static str, Node<'a>)> {
+    pub fn present_fields(&mut self, names: &[&'static str]) -> Vec<(&'static str, Node<'a>)> {
         let present = names.iter().filter_map(|name| Some((*name, self.optional(name)?)));
         present.collect()
     }
@@ -142,7 +142,7 @@ impl<'a> Fields<'a> {
 
     fn report_others(&self) {
         let mut first_positions: Vec<(&'static str, Position)> = Vec::new();
-        let absent = self.absent();
+        let absent = self.absent_names();
         for entry in self.entries {
             let path = || self.node.path_of(&entry.key);
             let Some(name) = self.known_names.iter().copied().find(|name| self.is_named(entry, name)) else {
@@ -166,20 +166,20 @@ impl<'a> Fields<'a> {
     }
 
     fn is_named(&self, entry: &TreeEntry, name: &str) -> bool {
-        if self.any_case {
+        if self.ignores_case {
             entry.key.eq_ignore_ascii_case(name)
         } else {
             entry.key == name
         }
     }
 
-    fn absent(&self) -> Vec<&'static str> {
+    fn absent_names(&self) -> Vec<&'static str> {
         let is_absent = |name: &&str| !self.entries.iter().any(|entry| self.is_named(entry, name));
         self.known_names.iter().copied().filter(is_absent).collect()
     }
 
     fn suggestion(&self, key: &str, absent: &[&'static str]) -> String {
-        match similar(key, absent.iter().copied()).first() {
+        match find_similar(key, absent.iter().copied()).first() {
             Some(name) => format!("did you mean `{name}`?"),
             None => {
                 let mut names = self.known_names.clone();

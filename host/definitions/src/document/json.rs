@@ -9,8 +9,8 @@ use serde::{
 use serde_json::value::RawValue;
 
 use super::{
-    MOST_VALUES,
-    tree::{DEEPEST, DocumentValue, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry},
+    VALUE_COUNT_MAX,
+    tree::{DEPTH_MAX, DocumentValue, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry},
 };
 
 /// Parses a JSON text. Duplicate keys are added to `flaws`, and parsing continues.
@@ -23,12 +23,12 @@ pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positio
             line: u32::try_from(error.line()).unwrap_or(u32::MAX),
             column: u32::try_from(error.column()).unwrap_or(u32::MAX).max(1),
         };
-        not_json(position, &error)
+        json_mistake(position, &error)
     })?;
-    value(&mut lines, raw, 0, flaws)
+    read_value(&mut lines, raw, 0, flaws)
 }
 
-fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
+fn json_mistake(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     let text = error.to_string();
     let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message);
     SyntaxMistake::new(position, format!("this is not JSON: {message}"), "")
@@ -39,7 +39,7 @@ struct LineCounter<'a> {
     text: &'a str,
     offset: usize,
     position: Position,
-    values: usize,
+    value_count: usize,
 }
 
 impl<'a> LineCounter<'a> {
@@ -48,7 +48,7 @@ impl<'a> LineCounter<'a> {
             text,
             offset: 0,
             position: Position { line: 1, column: 1 },
-            values: 0,
+            value_count: 0,
         }
     }
 
@@ -61,7 +61,7 @@ impl<'a> LineCounter<'a> {
         let offset = self.span(part).start;
         if offset < self.offset {
             *self = Self {
-                values: self.values,
+                value_count: self.value_count,
                 ..Self::new(self.text)
             };
         }
@@ -78,7 +78,7 @@ impl<'a> LineCounter<'a> {
     }
 }
 
-fn value(
+fn read_value(
     lines: &mut LineCounter<'_>,
     raw: &RawValue,
     depth: usize,
@@ -86,14 +86,14 @@ fn value(
 ) -> Result<PositionedValue, SyntaxMistake> {
     let text = raw.get();
     let position = lines.position(text);
-    if depth > DEEPEST {
+    if depth > DEPTH_MAX {
         return Err(SyntaxMistake::too_deep(position));
     }
-    lines.values += 1;
-    if lines.values > MOST_VALUES {
+    lines.value_count += 1;
+    if lines.value_count > VALUE_COUNT_MAX {
         return Err(SyntaxMistake::too_many(position));
     }
-    let wrong = |error: serde_json::Error| not_json(position, &error);
+    let wrong = |error: serde_json::Error| json_mistake(position, &error);
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = match text.as_bytes().first() {
         Some(b'{') => {
@@ -102,7 +102,7 @@ fn value(
                 let entry = TreeEntry {
                     key: serde_json::from_str(key.get()).map_err(wrong)?,
                     key_position: lines.position(key.get()),
-                    value: self::value(lines, field, depth + 1, flaws)?,
+                    value: self::read_value(lines, field, depth + 1, flaws)?,
                 };
                 map.insert(entry, flaws);
             }
@@ -112,7 +112,7 @@ fn value(
             Vec::<&RawValue>::deserialize(&mut reader)
                 .map_err(wrong)?
                 .into_iter()
-                .map(|entry| self::value(lines, entry, depth + 1, flaws))
+                .map(|entry| self::read_value(lines, entry, depth + 1, flaws))
                 .collect::<Result<_, _>>()?,
         ),
         Some(b'"') => DocumentValue::String(String::deserialize(&mut reader).map_err(wrong)?),

@@ -101,8 +101,8 @@ impl fmt::Display for Mistake {
 
 /// Quotes a string for a message: on one line, and truncated after 60 characters.
 pub fn quoted(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
+    const QUOTED_LENGTH_MAX: usize = 60;
+    match text.char_indices().nth(QUOTED_LENGTH_MAX) {
         None => format!("{text:?}"),
         Some((end, _)) => format!("{:?}...", text.get(..end).unwrap_or_default()),
     }

@@ -6,8 +6,8 @@
 //!
 //! YAML is read as in kubectl: with the syntax and the scalars of go-yaml v2 (YAML 1.1: `on` and `yes` are true, `0644`
 //! is 420), converted to JSON as sigs.k8s.io/yaml does. A duplicate key is a mistake. A file may have at most
-//! [`LARGEST_FILE`] bytes, [`MOST_DOCUMENTS`] documents, [`MOST_VALUES`] values and 64 levels of nesting, even after
-//! aliases were expanded. Aliases may repeat each value at most 99 times on average.
+//! [`LARGEST_FILE`] bytes, [`DOCUMENT_COUNT_MAX`] documents, [`VALUE_COUNT_MAX`] values and 64 levels of nesting, even
+//! after aliases were expanded. Aliases may repeat each value at most 99 times on average.
 
 mod emit;
 mod events;
@@ -39,7 +39,7 @@ use parking_lot::Mutex;
 use serde_json::Value as Json;
 
 pub(crate) use self::mistake::ValueLocation;
-use self::tree::{Ambiguity, DocumentValue, Position, PositionedValue, SyntaxMistake, end_of};
+use self::tree::{Ambiguity, DocumentValue, Position, PositionedValue, SyntaxMistake, end_position};
 pub use self::{
     emit::to_yaml,
     fields::Fields,
@@ -51,13 +51,13 @@ pub use self::{
 pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
 
 /// The number of documents after which the reader pauses, so that other threads can run.
-pub(crate) const UNINTERRUPTED: usize = 256;
+pub(crate) const PAUSE_INTERVAL: usize = 256;
 
 /// The maximum number of documents in a file. Empty documents count as well.
-pub const MOST_DOCUMENTS: usize = 16 * 1024;
+pub const DOCUMENT_COUNT_MAX: usize = 16 * 1024;
 
 /// The maximum number of values in a file, including keys and repetitions by aliases. A large definition has thousands.
-pub const MOST_VALUES: usize = 500_000;
+pub const VALUE_COUNT_MAX: usize = 500_000;
 
 /// The mark that some editors put at the beginning of a file.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -71,7 +71,7 @@ pub struct Document {
     syntax: DocumentSyntax,
     root: PositionedValue,
     ambiguities: Vec<Ambiguity>,
-    texts: TextCache,
+    text_cache: TextCache,
 }
 
 /// A cache of the files that documents refer to: the text of each, or why it cannot be read.
@@ -104,29 +104,29 @@ impl Document {
         self.syntax
     }
 
-    pub(crate) fn text_in<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
+    pub(crate) fn own_text<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         if is_only {
             return text;
         }
         let start = self.root.span.start;
-        let parts = parts(text);
+        let parts = document_ranges(text);
         let own_part = parts.into_iter().rfind(|part| part.start <= start);
         own_part.and_then(|range| text.get(range)).unwrap_or(text)
     }
 
     /// Returns a copy of the document in which relative paths start in `directory`. If `directory` is `None`, a
     /// relative path in the document is a mistake.
-    pub(crate) fn within(&self, directory: Option<&Path>) -> Self {
+    pub(crate) fn with_directory(&self, directory: Option<&Path>) -> Self {
         Self {
             directory: directory.map(Path::to_owned),
             ..self.clone()
         }
     }
 
-    pub(crate) fn sharing(self, texts: &TextCache) -> Self {
+    pub(crate) fn with_text_cache(self, texts: &TextCache) -> Self {
         Self {
-            texts: texts.clone(),
+            text_cache: texts.clone(),
             ..self
         }
     }
@@ -141,7 +141,7 @@ impl Document {
 }
 
 /// Replaces ranges of the text. If one range contains another because of aliases, only the larger range is replaced.
-pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
+pub fn replace_ranges(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
     parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
     let mut end = 0;
     parts.retain(|(part, _)| {
@@ -158,7 +158,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
 }
 
 /// Splits a YAML text at the lines that begin with `---` or `...`.
-fn parts(text: &str) -> Vec<Range<usize>> {
+fn document_ranges(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut offset) = (0, 0);
     for line in text.split_inclusive('\n') {
@@ -181,7 +181,7 @@ fn parts(text: &str) -> Vec<Range<usize>> {
 ///
 /// If the file has a syntax error, only the documents before it are returned.
 pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
-    match text_of(path) {
+    match read_file_text(path) {
         Ok((text, _)) => read_text_of(path, &text, mistakes),
         Err(mistake) => {
             mistakes.push(mistake);
@@ -190,7 +190,7 @@ pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
     }
 }
 
-pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
+pub(crate) fn read_file_text(path: &Path) -> Result<(String, Metadata), Mistake> {
     let name = path.display().to_string();
     let result = file::read_with_metadata(path, LARGEST_FILE as u64);
     let (bytes, metadata) = result.map_err(|error| {
@@ -213,8 +213,8 @@ pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
         Mistake {
             location: Location {
                 file: name,
-                line: number(before.matches('\n').count() + 1),
-                column: number(last.chars().count() + 1),
+                line: saturating_u32(before.matches('\n').count() + 1),
+                column: saturating_u32(last.chars().count() + 1),
             },
             path: String::new(),
             message: "the file is not UTF-8 from here on".to_owned(),
@@ -237,7 +237,7 @@ pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Documen
 pub(crate) fn read_text_of(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     let directory = path.parent().unwrap_or(Path::new(""));
     let file = path.display().to_string();
-    read_in(Some(directory), file, is_named_json(path), text, mistakes)
+    read_documents(Some(directory), file, is_named_json(path), text, mistakes)
 }
 
 /// Reads the only document of a file. It is a mistake if there is none, or more than one.
@@ -247,7 +247,7 @@ pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
     if mistakes.len() > mistakes_before && documents.is_empty() {
         return None;
     }
-    only(&path.display().to_string(), documents, mistakes)
+    single_document(&path.display().to_string(), documents, mistakes)
 }
 
 /// Reads a value from the only document of a file. `read` must report a mistake before it returns `None`.
@@ -271,7 +271,7 @@ pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
     let mut mistakes = Mistakes::new();
     let documents = read_text(name, text, &mut mistakes);
     let value = if mistakes.is_empty() {
-        only(name, documents, &mut mistakes).map(|document| document.root_ignoring_mistakes().json())
+        single_document(name, documents, &mut mistakes).map(|document| document.root_ignoring_mistakes().json())
     } else {
         None
     };
@@ -297,18 +297,18 @@ pub fn yaml_to_json(name: &str, text: &str, limit: usize) -> Result<Option<Vec<u
         flaws.push(SyntaxMistake::too_large(Position { line: 1, column: 1 }, limit));
     }
     match flaws.into_iter().next() {
-        Some(flaw) => Err(flaw.within(end_of(text)).mistake(name)),
+        Some(flaw) => Err(flaw.clamp_to(end_position(text)).into_mistake(name)),
         None => Ok(json),
     }
 }
 
-fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option<Document> {
+fn single_document(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option<Document> {
     let mut documents = documents.into_iter();
     let first = documents.next();
     match (&first, documents.next()) {
         (None, _) => mistakes.push(Mistake::of_file(name, "there is no document in it", "")),
         (Some(_), Some(second)) => {
-            mistakes.push(SyntaxMistake::second_document(second.root.position).mistake(&second.file));
+            mistakes.push(SyntaxMistake::second_document(second.root.position).into_mistake(&second.file));
         }
         (Some(_), None) => {}
     }
@@ -316,10 +316,10 @@ fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option
 }
 
 pub(crate) fn read_stored(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
-    read_in(None, path.display().to_string(), true, text, mistakes)
+    read_documents(None, path.display().to_string(), true, text, mistakes)
 }
 
-fn read_in(
+fn read_documents(
     directory: Option<&Path>,
     file: String,
     is_json: bool,
@@ -328,9 +328,9 @@ fn read_in(
 ) -> Vec<Document> {
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    let (syntax, trees) = trees(is_json, text, &mut flaws);
-    let end = end_of(text);
-    mistakes.extend(flaws.into_iter().map(|flaw| flaw.within(end).mistake(&file)));
+    let (syntax, trees) = parse_trees(is_json, text, &mut flaws);
+    let end = end_position(text);
+    mistakes.extend(flaws.into_iter().map(|flaw| flaw.clamp_to(end).into_mistake(&file)));
     trees
         .into_iter()
         .map(|(root, ambiguities)| Document {
@@ -339,12 +339,12 @@ fn read_in(
             syntax,
             root,
             ambiguities,
-            texts: TextCache::default(),
+            text_cache: TextCache::default(),
         })
         .collect()
 }
 
-fn trees(is_json: bool, text: &str, flaws: &mut Vec<SyntaxMistake>) -> (DocumentSyntax, Vec<yaml::YamlTree>) {
+fn parse_trees(is_json: bool, text: &str, flaws: &mut Vec<SyntaxMistake>) -> (DocumentSyntax, Vec<yaml::YamlTree>) {
     // YAML lacks some of JSON's syntax, such as surrogate pairs of `\u` escapes, so JSON is not read as YAML.
     if is_json || text.trim_start().starts_with(['{', '[']) {
         let mut json_flaws = Vec::new();
@@ -372,6 +372,6 @@ pub(crate) fn is_named_json(path: &Path) -> bool {
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
-fn number(count: usize) -> u32 {
+fn saturating_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -9,8 +9,8 @@ use std::{
 use serde_json::Value as Json;
 
 use super::{
-    Document, Fields, Location, Mistake, Mistakes, ValueLocation, read_value, text_of,
-    tree::{DocumentValue, Position, PositionedValue, join},
+    Document, Fields, Location, Mistake, Mistakes, ValueLocation, read_file_text, read_value,
+    tree::{DocumentValue, Position, PositionedValue, join_path},
 };
 
 /// A value in a document. The methods that read it return `None` if it is wrong, after reporting a mistake.
@@ -51,7 +51,7 @@ impl<'a> Node<'a> {
 
     /// Returns the node without a list of mistakes: reading it or its parts reports nothing.
     #[must_use]
-    pub(crate) fn silent(&self) -> Self {
+    pub(crate) fn ignoring_mistakes(&self) -> Self {
         Self {
             mistakes: None,
             ..self.clone()
@@ -88,13 +88,13 @@ impl<'a> Node<'a> {
     }
 
     /// Reports a mistake about this value. `fix` tells what to do, and may be empty.
-    pub fn wrong(&self, message: impl Into<String>, fix: impl Into<String>) {
+    pub fn add_mistake(&self, message: impl Into<String>, fix: impl Into<String>) {
         self.report(self.mistake(message, fix));
     }
 
-    /// Reports a mistake like [`wrong`](Self::wrong), and returns `None` as the result of a reader.
+    /// Reports a mistake like [`add_mistake`](Self::add_mistake), and returns `None` as the result of a reader.
     pub fn reject<T>(&self, message: impl Into<String>, fix: impl Into<String>) -> Option<T> {
-        self.wrong(message, fix);
+        self.add_mistake(message, fix);
         None
     }
 
@@ -135,7 +135,7 @@ impl<'a> Node<'a> {
     fn fields(&self, any_case: bool) -> Option<Fields<'a>> {
         match &self.value.value {
             DocumentValue::Map(entries) => Some(Fields::new(self.clone(), entries, any_case)),
-            _ => self.expected("an object", "write `field: value`"),
+            _ => self.reject_type("an object", "write `field: value`"),
         }
     }
 
@@ -148,12 +148,12 @@ impl<'a> Node<'a> {
     }
 
     /// Reads a string as a path. A relative path starts in the directory of the document's file.
-    pub fn file(&self) -> Option<PathBuf> {
+    pub fn file_path(&self) -> Option<PathBuf> {
         self.text().map(|path| self.resolve_path(path))
     }
 
     /// Reads a value from the file at `path`, which must have a single document. Reports the mistakes in that file.
-    pub fn in_file<T>(&self, path: &Path, read: impl FnOnce(&Node<'_>) -> Option<T>) -> Option<T> {
+    pub fn read_in_file<T>(&self, path: &Path, read: impl FnOnce(&Node<'_>) -> Option<T>) -> Option<T> {
         self.accept_read(read_value(path, read))
     }
 
@@ -173,11 +173,11 @@ impl<'a> Node<'a> {
     }
 
     /// Returns the text of the file at `path`. Documents that are read together get the same version of the file.
-    pub(crate) fn text_of(&self, path: &Path) -> Result<String, Mistake> {
-        let mut texts = self.document.texts.lock();
+    pub(crate) fn file_text(&self, path: &Path) -> Result<String, Mistake> {
+        let mut texts = self.document.text_cache.lock();
         let text = texts
             .entry(path.to_owned())
-            .or_insert_with(|| text_of(path).map(|(text, _)| text));
+            .or_insert_with(|| read_file_text(path).map(|(text, _)| text));
         text.clone()
     }
 
@@ -241,7 +241,7 @@ impl<'a> Node<'a> {
     }
 
     pub(super) fn path_of(&self, key: &str) -> String {
-        join(&self.path, key)
+        join_path(&self.path, key)
     }
 
     /// Returns a warning, with both values, for each scalar that has different values in YAML 1.1 and YAML 1.2.

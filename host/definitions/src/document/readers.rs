@@ -62,7 +62,7 @@ pub fn parse_with<'a, T, E: fmt::Display>(parse: impl Fn(&'a str) -> Result<T, E
 
 /// Returns a reader of paths that loads the file at the path with `load`. An error of `load` becomes a mistake.
 pub fn file_with<T, E: fmt::Display>(load: impl Fn(&Path) -> Result<T, E>) -> impl Fn(&Node<'_>) -> Option<T> {
-    move |node| node.accept(load(&node.file()?))
+    move |node| node.accept(load(&node.file_path()?))
 }
 
 /// Returns a reader of lists that reads each item with `read`. If one item is invalid, the whole list is.

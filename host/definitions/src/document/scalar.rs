@@ -28,21 +28,25 @@ pub(super) enum InvalidScalar {
     Number,
 }
 
-const NULL: [&str; 5] = ["", "~", "null", "Null", "NULL"];
+const NULL_TEXTS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
 /// The words that are booleans in both YAML 1.1 and YAML 1.2. Other words, such as `yes` and `off`, are booleans only
 /// in YAML 1.1.
 const CORE_BOOL: [&str; 6] = ["true", "True", "TRUE", "false", "False", "FALSE"];
-const TRUE: [&str; 8] = ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"];
-const FALSE: [&str; 8] = ["n", "N", "no", "No", "NO", "off", "Off", "OFF"];
-const INFINITE: [&str; 3] = [".inf", ".Inf", ".INF"];
+const TRUE_TEXTS: [&str; 8] = ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"];
+const FALSE_TEXTS: [&str; 8] = ["n", "N", "no", "No", "NO", "off", "Off", "OFF"];
+const INFINITY_TEXTS: [&str; 3] = [".inf", ".Inf", ".INF"];
 const NOT_A_NUMBER: [&str; 3] = [".nan", ".NaN", ".NAN"];
 
 pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<Scalar, InvalidScalar> {
     let Some(tag) = tag else {
-        return if is_plain { plain(text) } else { Ok(Scalar::String) };
+        return if is_plain {
+            resolve_plain(text)
+        } else {
+            Ok(Scalar::String)
+        };
     };
     let name = tag.suffix_in_namespace("tag:yaml.org,2002:").unwrap_or_default();
-    match (&*name, plain(text)) {
+    match (&*name, resolve_plain(text)) {
         ("null" | "bool" | "int" | "float", Err(error)) => Err(error),
         ("null", Ok(Scalar::Null)) => Ok(Scalar::Null),
         ("bool", Ok(value @ Scalar::Bool(_))) => Ok(value),
@@ -59,44 +63,44 @@ pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<S
     }
 }
 
-fn plain(text: &str) -> Result<Scalar, InvalidScalar> {
-    if NULL.contains(&text) {
+fn resolve_plain(text: &str) -> Result<Scalar, InvalidScalar> {
+    if NULL_TEXTS.contains(&text) {
         return Ok(Scalar::Null);
     }
-    if let Some(value) = boolean(text) {
+    if let Some(value) = parse_boolean(text) {
         return Ok(Scalar::Bool(value));
     }
     if text == "<<" {
         return Ok(Scalar::Merge);
     }
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if INFINITE.contains(&unsigned) || NOT_A_NUMBER.contains(&text) {
+    if INFINITY_TEXTS.contains(&unsigned) || NOT_A_NUMBER.contains(&text) {
         return Err(InvalidScalar::Number);
     }
-    Ok(number(text).unwrap_or(Scalar::String))
+    Ok(parse_number(text).unwrap_or(Scalar::String))
 }
 
-fn boolean(text: &str) -> Option<bool> {
-    if CORE_BOOL.contains(&text) || TRUE.contains(&text) {
+fn parse_boolean(text: &str) -> Option<bool> {
+    if CORE_BOOL.contains(&text) || TRUE_TEXTS.contains(&text) {
         return Some(!text.starts_with(['f', 'F']));
     }
-    FALSE.contains(&text).then_some(false)
+    FALSE_TEXTS.contains(&text).then_some(false)
 }
 
 /// Parses a number of YAML 1.1. Returns `None` for other texts and for too large numbers, which stay strings.
-fn number(text: &str) -> Option<Scalar> {
+fn parse_number(text: &str) -> Option<Scalar> {
     // Underscores between digits are dropped, but only in a number that begins with a digit or sign.
     let digits = match text.as_bytes().first()? {
         b'.' => Cow::Borrowed(text),
         b'0'..=b'9' | b'+' | b'-' => Cow::Owned(text.replace('_', "")),
         _ => return None,
     };
-    integer(&digits)
+    parse_integer(&digits)
         .map(Scalar::Integer)
-        .or_else(|| float(&digits).map(Scalar::Float))
+        .or_else(|| parse_float(&digits).map(Scalar::Float))
 }
 
-fn integer(text: &str) -> Option<Number> {
+fn parse_integer(text: &str) -> Option<Number> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let prefixes = [
         ("0x", 16),
@@ -111,10 +115,10 @@ fn integer(text: &str) -> Option<Number> {
         .into_iter()
         .find_map(|(prefix, base)| Some((unsigned.strip_prefix(prefix)?, base)));
     let (digits, base) = with_base.filter(|_| unsigned != "0").unwrap_or((unsigned, 10));
-    signed(text, digits, base)
+    parse_signed(text, digits, base)
 }
 
-fn signed(text: &str, digits: &str, base: u32) -> Option<Number> {
+fn parse_signed(text: &str, digits: &str, base: u32) -> Option<Number> {
     if !digits.chars().all(|digit| digit.is_digit(base)) {
         return None;
     }
@@ -125,7 +129,7 @@ fn signed(text: &str, digits: &str, base: u32) -> Option<Number> {
     }
 }
 
-fn float(text: &str) -> Option<f64> {
+fn parse_float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let has_only_digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
     if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') || !unsigned.chars().all(has_only_digits) {
@@ -135,7 +139,7 @@ fn float(text: &str) -> Option<f64> {
 }
 
 /// Returns the JSON number that Go writes for a float: an integer if the float is whole and fits into an `i64`.
-pub(super) fn of_float(number: f64) -> Option<Number> {
+pub(super) fn number_from_float(number: f64) -> Option<Number> {
     // The lowest float that is too large for an `i64`.
     const LARGEST_INTEGER: f64 = (1_u64 << 63) as f64;
     if number.trunc() == number && number.abs() < LARGEST_INTEGER {
@@ -157,7 +161,7 @@ pub(super) fn key_of_float(number: f64) -> String {
 }
 
 /// If a scalar without quotes has different values in YAML 1.1 and in YAML 1.2, returns both values.
-pub(super) fn in_yaml_1_2(text: &str, value: &Scalar) -> Option<(String, String)> {
+pub(super) fn differing_values(text: &str, value: &Scalar) -> Option<(String, String)> {
     let as_text = || format!("{text:?}");
     match value {
         Scalar::Bool(value) => (!CORE_BOOL.contains(&text)).then(|| (value.to_string(), as_text())),
@@ -166,7 +170,7 @@ pub(super) fn in_yaml_1_2(text: &str, value: &Scalar) -> Option<(String, String)
             let other = core.as_ref().map_or_else(as_text, Number::to_string);
             (core.as_ref() != Some(number)).then(|| (number.to_string(), other))
         }
-        Scalar::Float(number) => float(text).is_none().then(|| (number.to_string(), as_text())),
+        Scalar::Float(number) => parse_float(text).is_none().then(|| (number.to_string(), as_text())),
         Scalar::Null | Scalar::String | Scalar::Binary(_) | Scalar::Merge => None,
     }
 }
@@ -176,5 +180,5 @@ fn core_integer(text: &str) -> Option<Number> {
         .into_iter()
         .find_map(|(prefix, base)| Some((text.strip_prefix(prefix)?, base)));
     let (digits, base) = with_base.unwrap_or((text.strip_prefix(['+', '-']).unwrap_or(text), 10));
-    signed(text, digits, base)
+    parse_signed(text, digits, base)
 }

@@ -11,11 +11,11 @@ pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let full_range = 0..text.len();
-    let spaced_text = with_spaces(text, slice::from_ref(&full_range));
-    Cow::Owned(with_spaces(text, &flow_collections(&spaced_text)))
+    let spaced_text = replace_tabs(text, slice::from_ref(&full_range));
+    Cow::Owned(replace_tabs(text, &flow_collections(&spaced_text)))
 }
 
-fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
+fn replace_tabs(text: &str, parts: &[Range<usize>]) -> String {
     let mut output = String::with_capacity(text.len());
     let mut parts = parts.iter().peekable();
     for line in text.split_inclusive('\n') {

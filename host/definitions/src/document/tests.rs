@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::*;
 
-fn reading(name: &str, text: &str) -> String {
+fn mistakes_in(name: &str, text: &str) -> String {
     let mut mistakes = Mistakes::new();
     read_text(name, text, &mut mistakes);
     mistakes.to_string()
 }
 
 /// Parses `text`, reads the first document with `look`, and returns the reported mistakes, one line each.
-fn looking(text: &str, look: impl FnOnce(&Node<'_>)) -> String {
+fn mistakes_while_reading(text: &str, look: impl FnOnce(&Node<'_>)) -> String {
     let mut mistakes = Mistakes::new();
     let documents = read_text("f", text, &mut mistakes);
     look(&documents[0].root(&mut mistakes));
@@ -157,7 +157,7 @@ fn a_text_with_a_syntax_error_is_reported_with_its_position() {
         ),
     ];
     for (name, text, expected) in table {
-        assert_eq!(reading(name, text), expected, "{text:?}");
+        assert_eq!(mistakes_in(name, text), expected, "{text:?}");
     }
 }
 
@@ -196,7 +196,7 @@ fn files_that_cannot_be_read_are_reported() {
     let mut mistakes = Mistakes::new();
     let document = read_one(&path("relative.yaml"), &mut mistakes).unwrap();
     let mut fields = document.root_ignoring_mistakes().object().unwrap();
-    let key = fields.optional("key").unwrap().file();
+    let key = fields.optional("key").unwrap().file_path();
     assert_eq!(key, Some(path("server.key")));
 }
 
@@ -236,9 +236,9 @@ fn unknown_missing_and_refused_fields_are_reported() {
         ),
     ];
     for (text, expected) in table {
-        assert_eq!(looking(text, look), expected, "{text:?}");
+        assert_eq!(mistakes_while_reading(text, look), expected, "{text:?}");
     }
-    let any_case = looking("NAME: a\nname: b\nother: c", |node| {
+    let any_case = mistakes_while_reading("NAME: a\nname: b\nother: c", |node| {
         let mut fields = node.object_of_any_case().unwrap();
         assert_eq!(fields.optional("name").unwrap().string(), Some("a"));
         drop(fields);
@@ -469,11 +469,11 @@ fn a_large_document_on_one_line_is_read_in_linear_time() {
 
 #[test]
 fn too_many_documents_in_a_file_are_a_mistake() {
-    let text = "---\n".repeat(MOST_DOCUMENTS);
-    assert_eq!(reading("f.yaml", &text), "");
-    let line = MOST_DOCUMENTS + 1;
+    let text = "---\n".repeat(DOCUMENT_COUNT_MAX);
+    assert_eq!(mistakes_in("f.yaml", &text), "");
+    let line = DOCUMENT_COUNT_MAX + 1;
     assert_eq!(
-        reading("f.yaml", &"---\n".repeat(MOST_DOCUMENTS * 12)),
+        mistakes_in("f.yaml", &"---\n".repeat(DOCUMENT_COUNT_MAX * 12)),
         format!("f.yaml:{line}:1: the file has more than 16384 documents; split it")
     );
 }

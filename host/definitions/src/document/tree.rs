@@ -6,10 +6,10 @@ use std::ops::Range;
 use serde::{Serialize, Serializer};
 use serde_json::Number;
 
-use super::{Location, MOST_VALUES, Mistake, number};
+use super::{Location, Mistake, VALUE_COUNT_MAX, saturating_u32};
 
 /// The maximum nesting of values. Without a limit, functions that recurse into the tree could overflow the stack.
-pub(super) const DEEPEST: usize = 64;
+pub(super) const DEPTH_MAX: usize = 64;
 
 /// A line, and a column in characters, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +82,7 @@ impl Ambiguity {
 }
 
 /// Returns the path of a field, such as `spec.stages` or `metadata.labels["a.b/c"]`.
-pub(super) fn join(path: &str, key: &str) -> String {
+pub(super) fn join_path(path: &str, key: &str) -> String {
     let is_plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
     match (is_plain, path) {
         (true, "") => key.to_owned(),
@@ -92,15 +92,15 @@ pub(super) fn join(path: &str, key: &str) -> String {
 }
 
 /// Returns the position after the last visible character. Mistakes at the end of a text are reported there.
-pub(super) fn end_of(text: &str) -> Position {
+pub(super) fn end_position(text: &str) -> Position {
     let text = text.trim_end();
     let is_break =
         |(index, byte): (usize, u8)| byte == b'\n' || byte == b'\r' && text.as_bytes().get(index + 1) != Some(&b'\n');
     let breaks = text.bytes().enumerate().filter(|byte| is_break(*byte)).count();
     let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
     Position {
-        line: number(breaks + 1),
-        column: number(last.chars().count() + 1),
+        line: saturating_u32(breaks + 1),
+        column: saturating_u32(last.chars().count() + 1),
     }
 }
 
@@ -124,13 +124,13 @@ impl SyntaxMistake {
     pub(super) fn too_deep(position: Position) -> Self {
         Self::new(
             position,
-            format!("the document is nested deeper than {DEEPEST} levels"),
+            format!("the document is nested deeper than {DEPTH_MAX} levels"),
             "write it flatter",
         )
     }
 
     pub(super) fn too_many(position: Position) -> Self {
-        let message = format!("the file has more than {MOST_VALUES} values");
+        let message = format!("the file has more than {VALUE_COUNT_MAX} values");
         Self::new(position, message, "split it")
     }
 
@@ -161,12 +161,12 @@ impl SyntaxMistake {
         )
     }
 
-    pub(super) fn within(self, end: Position) -> Self {
+    pub(super) fn clamp_to(self, end: Position) -> Self {
         let position = self.position.min(end);
         Self { position, ..self }
     }
 
-    pub(super) fn mistake(self, file: &str) -> Mistake {
+    pub(super) fn into_mistake(self, file: &str) -> Mistake {
         Mistake {
             location: Location {
                 file: file.to_owned(),
@@ -191,20 +191,20 @@ pub(super) struct MapBuilder {
 
 impl MapBuilder {
     pub(super) fn insert(&mut self, entry: TreeEntry, flaws: &mut Vec<SyntaxMistake>) {
-        if let Some(first) = self.set(entry, true) {
+        if let Some(first) = self.set_entry(entry, true) {
             flaws.push(first);
         }
     }
 
     pub(super) fn merge(&mut self, entries: Vec<TreeEntry>) {
         for entry in entries {
-            self.set(entry, false);
+            self.set_entry(entry, false);
         }
     }
 
     /// Adds a field to the map. `is_written` is true if the field is written in the map itself, and false if it comes
     /// from a merge, such as `<<: *other`. Returns a mistake if the map itself has the field twice.
-    fn set(&mut self, entry: TreeEntry, is_written: bool) -> Option<SyntaxMistake> {
+    fn set_entry(&mut self, entry: TreeEntry, is_written: bool) -> Option<SyntaxMistake> {
         let next = self.entries.len();
         let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));
         match self.entries.get_mut(*index) {

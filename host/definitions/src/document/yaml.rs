@@ -2,17 +2,17 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use admittance_admission::pause;
+use admittance_admission::pause_between_items;
 use granit_parser::{Event, Marker, ScalarStyle, Span, StructureStyle, Tag};
 
 use super::{
-    MOST_DOCUMENTS, UNINTERRUPTED,
+    DOCUMENT_COUNT_MAX, PAUSE_INTERVAL,
     events::YamlEvents,
-    scalar::{InvalidScalar, Scalar, in_yaml_1_2, key_of_float, of_float, resolve},
+    scalar::{InvalidScalar, Scalar, differing_values, key_of_float, number_from_float, resolve},
     tabs,
     tree::{
-        Ambiguity, DEEPEST, DocumentValue, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry, end_of,
-        join,
+        Ambiguity, DEPTH_MAX, DocumentValue, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry,
+        end_position, join_path,
     },
 };
 
@@ -40,23 +40,23 @@ fn read_into(
     let mut events = YamlEvents::new(text, limit);
     let mut builder = Builder {
         text,
-        end_of_text: end_of(text),
-        open: Vec::new(),
+        end_of_text: end_position(text),
+        open_collections: Vec::new(),
         ambiguities: Vec::new(),
     };
     while let Some((event, span)) = events.next()? {
         if matches!(event, Event::DocumentStart(..)) {
-            pause(document_count, UNINTERRUPTED);
+            pause_between_items(document_count, PAUSE_INTERVAL);
             document_count += 1;
-            if document_count > MOST_DOCUMENTS {
+            if document_count > DOCUMENT_COUNT_MAX {
                 return Err(SyntaxMistake::new(
-                    position(span.start),
-                    format!("the file has more than {MOST_DOCUMENTS} documents"),
+                    marker_position(span.start),
+                    format!("the file has more than {DOCUMENT_COUNT_MAX} documents"),
                     "split it",
                 ));
             }
         }
-        if let Some(document) = builder.take(event, span, flaws)? {
+        if let Some(document) = builder.take_event(event, span, flaws)? {
             let ambiguities = std::mem::take(&mut builder.ambiguities);
             if !document.span.is_empty() {
                 documents.push((document, ambiguities));
@@ -66,7 +66,7 @@ fn read_into(
     Ok(())
 }
 
-pub(super) fn position(mark: Marker) -> Position {
+pub(super) fn marker_position(mark: Marker) -> Position {
     Position {
         line: u32::try_from(mark.line()).unwrap_or(u32::MAX),
         column: u32::try_from(mark.col() + 1).unwrap_or(u32::MAX),
@@ -99,12 +99,12 @@ enum YamlKey {
 struct Builder<'t> {
     text: &'t str,
     end_of_text: Position,
-    open: Vec<OpenCollection>,
+    open_collections: Vec<OpenCollection>,
     ambiguities: Vec<Ambiguity>,
 }
 
 impl Builder<'_> {
-    fn take(
+    fn take_event(
         &mut self,
         event: Event<'_>,
         span: Span,
@@ -112,17 +112,17 @@ impl Builder<'_> {
     ) -> Result<Option<PositionedValue>, SyntaxMistake> {
         match event {
             Event::Scalar(text, style, _, tag) => self.scalar(text, style, tag.as_deref(), span, flaws),
-            Event::SequenceStart(style, ..) => self.start(span, style, NodeContent::List(Vec::new())),
+            Event::SequenceStart(style, ..) => self.open_collection(span, style, NodeContent::List(Vec::new())),
             Event::MappingStart(style, ..) => {
                 let (map, key) = Default::default();
-                self.start(span, style, NodeContent::Map { map, key })
+                self.open_collection(span, style, NodeContent::Map { map, key })
             }
-            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+            Event::SequenceEnd | Event::MappingEnd => match self.open_collections.pop() {
                 None => Ok(None),
                 Some(open) => {
                     let end = match open.style {
                         StructureStyle::Block => open.end,
-                        StructureStyle::Flow => bytes(span).end,
+                        StructureStyle::Flow => byte_range(span).end,
                     };
                     let value = PositionedValue {
                         position: open.position,
@@ -139,7 +139,7 @@ impl Builder<'_> {
             // the text. If the alias is the last value of a list or map, these spans do not tell where the list or map
             // ends. The span of the alias does.
             Event::Alias(_) => {
-                self.extend(bytes(span).end);
+                self.extend(byte_range(span).end);
                 Ok(None)
             }
             _ => Ok(None),
@@ -147,7 +147,7 @@ impl Builder<'_> {
     }
 
     fn extend(&mut self, end: usize) {
-        if let Some(open) = self.open.last_mut() {
+        if let Some(open) = self.open_collections.last_mut() {
             open.end = open.end.max(end);
         }
     }
@@ -166,16 +166,16 @@ impl Builder<'_> {
         span: Span,
         flaws: &mut Vec<SyntaxMistake>,
     ) -> Result<Option<PositionedValue>, SyntaxMistake> {
-        let position = position(span.start).min(self.end_of_text);
-        let span = self.without_space(bytes(span));
+        let position = marker_position(span.start).min(self.end_of_text);
+        let span = self.without_space(byte_range(span));
         let is_plain = style == ScalarStyle::Plain;
-        let scalar = resolve(&text, is_plain, tag).map_err(|error| unusable(error, &text, tag, position))?;
+        let scalar = resolve(&text, is_plain, tag).map_err(|error| scalar_mistake(error, &text, tag, position))?;
         self.extend(span.end);
         let is_key = self.missing_key().is_some();
         if is_plain
             && tag.is_none()
             && self.ambiguities.len() < MOST_AMBIGUITIES
-            && let Some((read, other)) = in_yaml_1_2(&text, &scalar)
+            && let Some((read, other)) = differing_values(&text, &scalar)
         {
             let path = self.path(is_key.then_some(&*text));
             let ambiguity = Ambiguity::new(position, path, &text, &read, &other);
@@ -183,7 +183,7 @@ impl Builder<'_> {
         }
         if let Some(key) = self.missing_key() {
             *key = Some(match scalar {
-                Scalar::Null => return Err(key_not_text(position)),
+                Scalar::Null => return Err(key_type_mistake(position)),
                 Scalar::Merge => YamlKey::Merge,
                 Scalar::Bool(value) => YamlKey::Field(value.to_string(), position),
                 Scalar::Integer(number) => YamlKey::Field(number.to_string(), position),
@@ -198,7 +198,8 @@ impl Builder<'_> {
             Scalar::Bool(value) => DocumentValue::Bool(value, text.into_owned()),
             Scalar::Integer(number) => DocumentValue::Number(number, text.into_owned()),
             Scalar::Float(number) => {
-                let number = of_float(number).ok_or_else(|| unusable(InvalidScalar::Number, &text, tag, position))?;
+                let number = number_from_float(number)
+                    .ok_or_else(|| scalar_mistake(InvalidScalar::Number, &text, tag, position))?;
                 DocumentValue::Number(number, text.into_owned())
             }
             Scalar::Binary(content) => DocumentValue::String(content),
@@ -208,21 +209,21 @@ impl Builder<'_> {
         self.put(value, flaws)
     }
 
-    fn start(
+    fn open_collection(
         &mut self,
         span: Span,
         style: StructureStyle,
         content: NodeContent,
     ) -> Result<Option<PositionedValue>, SyntaxMistake> {
-        let position = position(span.start);
-        if self.open.len() >= DEEPEST {
+        let position = marker_position(span.start);
+        if self.open_collections.len() >= DEPTH_MAX {
             return Err(SyntaxMistake::too_deep(position));
         }
         if self.missing_key().is_some() {
-            return Err(key_not_text(position));
+            return Err(key_type_mistake(position));
         }
-        let Range { start, end } = bytes(span);
-        self.open.push(OpenCollection {
+        let Range { start, end } = byte_range(span);
+        self.open_collections.push(OpenCollection {
             position,
             start,
             end,
@@ -237,14 +238,14 @@ impl Builder<'_> {
         value: PositionedValue,
         flaws: &mut Vec<SyntaxMistake>,
     ) -> Result<Option<PositionedValue>, SyntaxMistake> {
-        let Some(open) = self.open.last_mut() else {
+        let Some(open) = self.open_collections.last_mut() else {
             return Ok(Some(value));
         };
         open.end = open.end.max(value.span.end);
         match &mut open.content {
             NodeContent::List(entries) => entries.push(value),
             NodeContent::Map { map, key } => match key.take() {
-                None => return Err(key_not_text(value.position)),
+                None => return Err(key_type_mistake(value.position)),
                 Some(YamlKey::Merge) => merge(map, value, true)?,
                 Some(YamlKey::Field(key, key_position)) => {
                     let entry = TreeEntry {
@@ -262,26 +263,29 @@ impl Builder<'_> {
     /// Returns the place for the next key if the innermost open collection is a map that waits for a key. Returns
     /// `None` if it is a list, or a map that waits for the value of a key.
     fn missing_key(&mut self) -> Option<&mut Option<YamlKey>> {
-        match &mut self.open.last_mut()?.content {
+        match &mut self.open_collections.last_mut()?.content {
             NodeContent::Map { key, .. } if key.is_none() => Some(key),
             NodeContent::Map { .. } | NodeContent::List(_) => None,
         }
     }
 
     fn path(&self, key: Option<&str>) -> String {
-        let path = self.open.iter().fold(String::new(), |path, open| match &open.content {
-            NodeContent::List(entries) => format!("{path}[{}]", entries.len()),
-            NodeContent::Map {
-                key: Some(YamlKey::Field(key, _)),
-                ..
-            } => join(&path, key),
-            NodeContent::Map { .. } => path,
-        });
-        key.map_or_else(|| path.clone(), |key| join(&path, key))
+        let path = self
+            .open_collections
+            .iter()
+            .fold(String::new(), |path, open| match &open.content {
+                NodeContent::List(entries) => format!("{path}[{}]", entries.len()),
+                NodeContent::Map {
+                    key: Some(YamlKey::Field(key, _)),
+                    ..
+                } => join_path(&path, key),
+                NodeContent::Map { .. } => path,
+            });
+        key.map_or_else(|| path.clone(), |key| join_path(&path, key))
     }
 }
 
-fn bytes(span: Span) -> Range<usize> {
+fn byte_range(span: Span) -> Range<usize> {
     span.byte_range().unwrap_or_default()
 }
 
@@ -306,7 +310,7 @@ fn merge(map: &mut MapBuilder, value: PositionedValue, may_be_list: bool) -> Res
     Ok(())
 }
 
-fn unusable(error: InvalidScalar, text: &str, tag: Option<&Tag>, position: Position) -> SyntaxMistake {
+fn scalar_mistake(error: InvalidScalar, text: &str, tag: Option<&Tag>, position: Position) -> SyntaxMistake {
     match error {
         InvalidScalar::Tag => {
             let tag = tag.and_then(Tag::core_suffix).unwrap_or_default();
@@ -320,6 +324,6 @@ fn unusable(error: InvalidScalar, text: &str, tag: Option<&Tag>, position: Posit
     }
 }
 
-fn key_not_text(position: Position) -> SyntaxMistake {
+fn key_type_mistake(position: Position) -> SyntaxMistake {
     SyntaxMistake::new(position, "the name of a field must be a text", "write `name: value`")
 }

@@ -78,7 +78,7 @@ impl DocumentForm for BcsForm {
     }
 
     fn metadata<'a>(&self, document: &TypedDocument<'a>) -> Option<Node<'a>> {
-        let mut fields = document.root.silent().object_of_any_case()?;
+        let mut fields = document.root.ignoring_mistakes().object_of_any_case()?;
         let outer = fields.optional("metadata");
         if !is_resource(document) {
             return outer;
@@ -161,7 +161,7 @@ fn read_definition<'a>(mut fields: Fields<'a>, source: Location, outer_metadata:
             ..any_rule()
         };
         FormContent::of_chain(ChainDefinition {
-            source,
+            location: source,
             ..ChainDefinition::new(name, vec![rule], stages)
         })
     });
@@ -173,7 +173,7 @@ fn read_definition<'a>(mut fields: Fields<'a>, source: Location, outer_metadata:
 
 fn read_name(metadata: &Node<'_>) -> Option<String> {
     let mut fields = metadata.object_of_any_case()?;
-    let read_segment = readers::parse_with(path_segment);
+    let read_segment = readers::parse_with(check_path_segment);
     let name = fields.get_required("name", "name the definition", &read_segment);
     let namespace = fields.get_required("namespace", "write the definition's namespace", &read_segment);
     read_labels(&mut fields);
@@ -207,15 +207,15 @@ fn read_stages(node: &Node<'_>) -> Option<Vec<StageDefinition>> {
 
 fn read_stage(node: &Node<'_>, name_locations: &mut HashMap<String, Location>) -> Option<StageDefinition> {
     let mut fields = node.object_of_any_case()?;
-    let name = read_stage_name(&mut fields, "name the hook", printable, name_locations);
-    let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client);
+    let name = read_stage_name(&mut fields, "name the hook", check_printable, name_locations);
+    let hook = plugin::read_client_or_plugin(&mut fields, "hook", read_client);
     let read_policy = |node: &Node<'_>| match node.string()? {
         // The driver returns `failurePolicy: ''` if the policy is unset. Like a missing policy, this means `Ignore`.
         "" => None,
         _ => node.word(),
     };
     let mut spec = StageSpec::new("");
-    spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::bcs_namespaces);
+    spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::read_bcs_namespace_selector);
     spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Ignore, read_policy);
     spec.timeout = fields.get("timeout", DEFAULT_TIMEOUT, read_timeout);
     finish_stage(fields, name, spec, hook)
@@ -225,22 +225,22 @@ fn read_client(node: &Node<'_>) -> Option<WebhookDefinition> {
     let mut fields = node.object_of_any_case()?;
     let protocol = Protocol::BcsResource;
     let before = node.mistake_count();
-    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);
+    let ca_bundle = fields.get_optional("caBundle", client::read_ca_bundle);
     let bundle_is_wrong = node.mistake_count() > before;
     let url = fields
         .optional("url")
-        .filter(|url| !matches!(url.silent().string(), Some("")));
+        .filter(|url| !matches!(url.ignoring_mistakes().string(), Some("")));
     let target = match url {
         // Documents from the driver have both a URL and a service. As in the driver, the URL has precedence.
         Some(url) => {
             fields.ignore(&["namespace", "name", "path", "port"]);
-            client::url(&url, &protocol)
+            client::read_url(&url, &protocol)
         }
         None => {
             if ca_bundle.is_none() && !bundle_is_wrong {
                 client::require_ca_bundle(&mut fields);
             }
-            client::service(&mut fields, &protocol)
+            client::read_service(&mut fields, &protocol)
         }
     };
     Some(WebhookDefinition {
@@ -251,7 +251,7 @@ fn read_client(node: &Node<'_>) -> Option<WebhookDefinition> {
 }
 
 /// Accepts a name without spaces and control characters, which would corrupt logs. BCS has no rules for names.
-fn printable(text: &str) -> Result<String, String> {
+fn check_printable(text: &str) -> Result<String, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(format!(
             "{text} is not a valid name: remove the spaces and control characters",
@@ -262,8 +262,8 @@ fn printable(text: &str) -> Result<String, String> {
 }
 
 /// Accepts a name that can be a segment of a path, in the URLs of the API and in ZooKeeper.
-fn path_segment(text: &str) -> Result<String, String> {
-    let name = printable(text)?;
+fn check_path_segment(text: &str) -> Result<String, String> {
+    let name = check_printable(text)?;
     let text = quoted(text);
     if name.contains('/') {
         return Err(format!(

@@ -32,7 +32,7 @@ use crate::{
     document::{Mistakes, Node, quoted},
 };
 
-const MUTATIONS: &[&str] = &[
+const MUTATION_VERSIONS: &[&str] = &[
     "mutations.gatekeeper.sh/v1",
     "mutations.gatekeeper.sh/v1beta1",
     "mutations.gatekeeper.sh/v1alpha1",
@@ -63,10 +63,10 @@ static KINDS: [DocumentKind; 9] = [
             "expansion.gatekeeper.sh/",
         ],
     ),
-    DocumentKind::new(MutatorKind::Assign.as_str(), MUTATIONS),
-    DocumentKind::new(MutatorKind::AssignImage.as_str(), MUTATIONS),
-    DocumentKind::new(MutatorKind::AssignMetadata.as_str(), MUTATIONS),
-    DocumentKind::new(MutatorKind::ModifySet.as_str(), MUTATIONS),
+    DocumentKind::new(MutatorKind::Assign.as_str(), MUTATION_VERSIONS),
+    DocumentKind::new(MutatorKind::AssignImage.as_str(), MUTATION_VERSIONS),
+    DocumentKind::new(MutatorKind::AssignMetadata.as_str(), MUTATION_VERSIONS),
+    DocumentKind::new(MutatorKind::ModifySet.as_str(), MUTATION_VERSIONS),
 ];
 
 #[derive(Debug)]
@@ -84,9 +84,9 @@ impl DocumentForm for Gatekeeper {
         }
         // Other projects use some of the same names for kinds, such as `Config`. Therefore the version of the document
         // must also be one that Gatekeeper uses for the kind.
-        let mut supported = others.iter().filter(|other| other.supports(version));
+        let mut supported = others.iter().filter(|other| other.supports_version(version));
         let other = supported.find(|other| other.name == kind);
-        other.or_else(|| constraint.supports(version).then_some(constraint))
+        other.or_else(|| constraint.supports_version(version).then_some(constraint))
     }
 
     fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {
@@ -115,7 +115,7 @@ impl DocumentForm for Gatekeeper {
                 let mutator = mutator::read(root, kind.parse().ok()?)?;
                 let (phase, name) = (Phase::Mutating, mutator.full_name().to_owned());
                 let content = FormContent::of_part("mutator", phase, name, mutator);
-                content.sharing_name("chain", phase, mutator::CHAIN)
+                content.with_shared_name("chain", phase, mutator::CHAIN)
             }
         })
     }
@@ -154,10 +154,10 @@ impl DocumentForm for Gatekeeper {
 
 /// Reports a name of more than 63 characters, which Gatekeeper rejects.
 fn check_name(root: &Node<'_>, name: &str) {
-    const LONGEST: usize = 63;
-    if name.len() > LONGEST {
-        let fix = format!("use {LONGEST} characters at most");
-        root.wrong(format!("the name {} is too long", quoted(name)), fix);
+    const NAME_LENGTH_MAX: usize = 63;
+    if name.len() > NAME_LENGTH_MAX {
+        let fix = format!("use {NAME_LENGTH_MAX} characters at most");
+        root.add_mistake(format!("the name {} is too long", quoted(name)), fix);
     }
 }
 

@@ -26,9 +26,9 @@ pub struct TypedDocument<'a> {
 
 impl TypedDocument<'_> {
     pub(crate) fn id(&self) -> Option<DefinitionId> {
-        let mut fields = self.root.silent().object_of_any_case()?;
+        let mut fields = self.root.ignoring_mistakes().object_of_any_case()?;
         let kind = fields.optional("kind").and_then(|kind| kind.text());
-        let mut metadata = self.form.metadata(self)?.silent().object_of_any_case()?;
+        let mut metadata = self.form.metadata(self)?.ignoring_mistakes().object_of_any_case()?;
         let name = metadata.optional("name")?.text()?;
         Some(DefinitionId {
             kind: kind.unwrap_or(self.kind.name).to_owned(),
@@ -44,7 +44,7 @@ impl TypedDocument<'_> {
 impl DocumentForms {
     /// Returns the definitions in a document: the document itself or, if it is a list, each of its items.
     pub(crate) fn definitions<'a>(&self, root: &Node<'a>) -> Vec<TypedDocument<'a>> {
-        let fields = root.silent().object();
+        let fields = root.ignoring_mistakes().object();
         let is_known = |field: &&str| fields.as_ref().is_some_and(|fields| fields.has(field));
         let has_field = |kind: &'static DocumentKind| kind.fields.iter().any(&is_known);
         if let Some((form, kind)) = self.kinds().find(|(_, kind)| has_field(kind)) {
@@ -62,12 +62,12 @@ impl DocumentForms {
         let kind_of_items = head.kind.strip_suffix("List");
         let item_form = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
         match item_form {
-            Some((_, kind)) if !kind.supports(head.version) => {
-                head.wrong_version(kind.version());
+            Some((_, kind)) if !kind.supports_version(head.version) => {
+                head.report_wrong_version(kind.version());
                 return Vec::new();
             }
             None if (head.kind, head.version) != ("List", "v1") => {
-                return Vec::from_iter(head.document(self));
+                return Vec::from_iter(head.into_document(self));
             }
             _ => {}
         }
@@ -85,25 +85,25 @@ impl DocumentForms {
                     root: item,
                     form: form.clone(),
                 }),
-                _ => DocumentHead::read(&item, self).and_then(|head| head.document(self)),
+                _ => DocumentHead::read(&item, self).and_then(|head| head.into_document(self)),
             });
         }
         definitions
     }
 
     pub(super) fn kinds(&self) -> impl Iterator<Item = (&Arc<dyn DocumentForm>, &'static DocumentKind)> {
-        let forms = self.list.iter();
+        let forms = self.forms.iter();
         forms.flat_map(|form| form.kinds().iter().map(move |kind| (form, kind)))
     }
 
     fn recognize(&self, kind: &str, version: &str) -> Option<(&Arc<dyn DocumentForm>, &'static DocumentKind)> {
-        let mut forms = self.list.iter();
+        let mut forms = self.forms.iter();
         forms.find_map(|form| Some((form, form.recognize(kind, version)?)))
     }
 }
 
 /// The kind of a file with an admission request. People sometimes pass it by mistake, so it has its own fix.
-const REVIEW: &str = "AdmissionReview";
+const REVIEW_KIND: &str = "AdmissionReview";
 const REVIEW_FIX: &str = "it is a request, not a definition: `admittance run CHAINS REQUEST` and `admittance replay \
                           REQUESTS CHAINS` evaluate requests";
 
@@ -138,7 +138,7 @@ impl<'a> DocumentHead<'a> {
         })
     }
 
-    fn document(self, forms: &DocumentForms) -> Option<TypedDocument<'a>> {
+    fn into_document(self, forms: &DocumentForms) -> Option<TypedDocument<'a>> {
         let Some((form, kind)) = forms.recognize(self.kind, self.version) else {
             let version_suffix = if self.version.is_empty() {
                 String::new()
@@ -146,7 +146,7 @@ impl<'a> DocumentHead<'a> {
                 format!(" of {}", self.version)
             };
             let message = format!("{kind}{version_suffix} is not known here", kind = quoted(self.kind));
-            let fix = if self.kind == REVIEW {
+            let fix = if self.kind == REVIEW_KIND {
                 REVIEW_FIX.to_owned()
             } else {
                 // If the document has an API group, only kinds of this group are suggested.
@@ -161,8 +161,8 @@ impl<'a> DocumentHead<'a> {
         if let Some((reason, fix)) = kind.refusal {
             return self.kind_node.reject(reason, fix);
         }
-        if !kind.supports(self.version) {
-            self.wrong_version(kind.version());
+        if !kind.supports_version(self.version) {
+            self.report_wrong_version(kind.version());
             if !kind.is_needed {
                 return None;
             }
@@ -175,7 +175,7 @@ impl<'a> DocumentHead<'a> {
         })
     }
 
-    fn wrong_version(&self, right: &str) {
+    fn report_wrong_version(&self, right: &str) {
         let fix = format!("write `apiVersion: {right}`");
         match &self.version_node {
             Some(node) => {
@@ -184,9 +184,9 @@ impl<'a> DocumentHead<'a> {
                     version = quoted(self.version),
                     kind = self.kind
                 );
-                node.wrong(message, fix);
+                node.add_mistake(message, fix);
             }
-            None => self.root.wrong("apiVersion is missing", fix),
+            None => self.root.add_mistake("apiVersion is missing", fix),
         }
     }
 }

@@ -44,15 +44,15 @@ pub(crate) const KEPT_METADATA: [&str; 12] = [
 const V1: &str = "admissionregistration.k8s.io/v1";
 const V1_BETA: &str = "admissionregistration.k8s.io/v1beta1";
 /// The versions of policies. All of them are read in the same way as v1.
-const POLICIES: &[&str] = &[V1, V1_BETA, "admissionregistration.k8s.io/v1alpha1"];
+const POLICY_VERSIONS: &[&str] = &[V1, V1_BETA, "admissionregistration.k8s.io/v1alpha1"];
 
 static KINDS: [DocumentKind; 8] = [
     DocumentKind::new("MutatingWebhookConfiguration", &[V1, V1_BETA]),
     DocumentKind::new("ValidatingWebhookConfiguration", &[V1, V1_BETA]),
-    DocumentKind::needed("MutatingAdmissionPolicy", POLICIES),
-    DocumentKind::needed("ValidatingAdmissionPolicy", POLICIES),
-    DocumentKind::needed("MutatingAdmissionPolicyBinding", POLICIES),
-    DocumentKind::needed("ValidatingAdmissionPolicyBinding", POLICIES),
+    DocumentKind::needed("MutatingAdmissionPolicy", POLICY_VERSIONS),
+    DocumentKind::needed("ValidatingAdmissionPolicy", POLICY_VERSIONS),
+    DocumentKind::needed("MutatingAdmissionPolicyBinding", POLICY_VERSIONS),
+    DocumentKind::needed("ValidatingAdmissionPolicyBinding", POLICY_VERSIONS),
     DocumentKind::supporting("CustomResourceDefinition", &["apiextensions.k8s.io/v1"]),
     DocumentKind {
         fields: &[openapi::VERSION, openapi::VERSION_2],
@@ -80,7 +80,7 @@ impl DocumentForm for KubernetesForm {
                     V1 => ConfigurationVersion::V1,
                     _ => ConfigurationVersion::V1Beta1,
                 };
-                FormContent::of_chain(read(root, phase, version)?)
+                FormContent::of_chain(read_configuration(root, phase, version)?)
             }
             "AdmissionPolicy" => {
                 let policy = policy::read_policy(root, phase)?;
@@ -99,7 +99,7 @@ impl DocumentForm for KubernetesForm {
                 let name = resources.name.clone();
                 FormContent::default()
                     .with_part(resources)
-                    .sharing_name("OpenAPI document", phase, name)
+                    .with_shared_name("OpenAPI document", phase, name)
             }
         })
     }
@@ -122,7 +122,7 @@ impl DocumentForm for KubernetesForm {
     }
 }
 
-fn read(root: &Node<'_>, phase: Phase, version: ConfigurationVersion) -> Option<ChainDefinition> {
+fn read_configuration(root: &Node<'_>, phase: Phase, version: ConfigurationVersion) -> Option<ChainDefinition> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
     let fix = "name the configuration: `metadata: { name: ... }`";
@@ -138,7 +138,7 @@ fn read(root: &Node<'_>, phase: Phase, version: ConfigurationVersion) -> Option<
     let rules = stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect();
     Some(ChainDefinition {
         phase,
-        source: root.location(),
+        location: root.location(),
         ..ChainDefinition::new(name?, rules, stages)
     })
 }
@@ -155,7 +155,7 @@ pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String
 
 pub(crate) fn read_name(metadata: &Node<'_>) -> Option<String> {
     let mut fields = metadata.object()?;
-    let name = fields.get_required("name", "write its name", readers::parse_with(names::subdomain));
+    let name = fields.get_required("name", "write its name", readers::parse_with(names::check_subdomain));
     // A cluster-wide resource belongs to no namespace. If its `metadata` contains a `namespace` nevertheless, the field
     // is ignored, as by the API server.
     fields.ignore(&["namespace"]);
@@ -182,7 +182,7 @@ pub(crate) fn read_kind(node: &Node<'_>) -> Option<ClusterKind> {
     let kind: ClusterKind = node.accept(format!("{}/{}", version?, kind?).parse())?;
     if !is_dns_label(&kind.kind().to_ascii_lowercase()) {
         let message = format!("{} is not a kind", quoted(kind.kind()));
-        node.wrong(message, "write letters and digits, `ConfigMap`");
+        node.add_mistake(message, "write letters and digits, `ConfigMap`");
     }
     Some(kind)
 }

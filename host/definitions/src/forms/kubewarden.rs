@@ -55,10 +55,10 @@ struct PolicyKind {
 
 /// The timeout of a policy without `timeoutEvalSeconds`, as in Kubewarden's policy server.
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(2);
-const TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The scheme that is added to a module reference without one.
-const REGISTRY: &str = "registry://";
+const REGISTRY_PREFIX: &str = "registry://";
 
 const MODES: [(&str, Mode); 2] = [("protect", Mode::Enforce), ("monitor", Mode::Audit)];
 
@@ -86,7 +86,7 @@ fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
     let stages = if rules.is_empty() { Vec::new() } else { vec![stage] };
     Some(ChainDefinition {
         phase,
-        source: root.location(),
+        location: root.location(),
         warnings,
         ..ChainDefinition::new(name, rules, stages)
     })
@@ -94,7 +94,7 @@ fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
 
 pub(super) fn read_metadata(metadata: &Node<'_>, is_namespaced: bool) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
-    let name_reader = || readers::parse_with(names::subdomain);
+    let name_reader = || readers::parse_with(names::check_subdomain);
     let name = fields.get_required("name", "name the policy", name_reader());
     let namespace = if is_namespaced {
         fields
@@ -112,7 +112,7 @@ pub(super) fn read_metadata(metadata: &Node<'_>, is_namespaced: bool) -> Option<
 fn read_spec(
     mut fields: Fields<'_>,
     name: String,
-    policy: PolicyKind,
+    policy_kind: PolicyKind,
     warnings: &mut Vec<Mistake>,
 ) -> Option<(Phase, StageDefinition)> {
     fields.ignore(&["backgroundAudit"]);
@@ -123,7 +123,7 @@ fn read_spec(
         let fix = "remove it, or give the policies of a server a program of their own";
         warnings.push(server.mistake(message, fix));
     }
-    let called = if policy.is_group {
+    let called = if policy_kind.is_group {
         let group = read_group(&mut fields, warnings);
         group.map(|group| (Phase::Validating, HookDefinition::from(group)))
     } else {
@@ -139,21 +139,21 @@ fn read_spec(
     let read_rules = |node: &Node<'_>| Some(rules::read_kubernetes(node, match_policy, false));
     let mut spec = StageSpec::new(name);
     let rules = fields.get_required("rules", "say which requests it is for", read_rules);
-    if !policy.is_namespaced {
-        let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes);
-        spec.namespace_selector = selectors::namespaces_with(namespaces);
+    if !policy_kind.is_namespaced {
+        let namespaces = selectors::read_labels_of_field(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes);
+        spec.namespace_selector = selectors::namespaces_with_labels(namespaces);
     }
-    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", LabelSyntax::Kubernetes);
+    spec.object_selector = selectors::read_labels_of_field(&mut fields, "objectSelector", LabelSyntax::Kubernetes);
     spec.match_conditions = conditions::read(&mut fields);
     spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Fail, Node::word);
-    spec.timeout = read_seconds(&mut fields, "timeoutSeconds", 2..=30, TIMEOUT);
-    if !policy.is_group {
+    spec.timeout = read_seconds(&mut fields, "timeoutSeconds", 2..=30, DEFAULT_TIMEOUT);
+    if !policy_kind.is_group {
         spec.timeout = spec.timeout.min(read_evaluation_timeout(&mut fields));
     }
     spec.mode = fields.get("mode", Mode::Enforce, readers::one_of("mode", &MODES));
     spec.side_effects = fields.get("sideEffects", SideEffects::None, Node::word);
     spec.reinvocation = Reinvocation::Never;
-    if !policy.is_group {
+    if !policy_kind.is_group {
         spec.message = fields.get_optional("message", readers::text).map(Into::into);
     }
     spec.rules = rules?;
@@ -186,7 +186,7 @@ fn read_group(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Gr
     let message = fields.get_required("message", "write what clients are told", readers::text);
     let parts = parts?;
     // An expression of Kubewarden may leave out policies of its group, so an unused policy causes only a warning.
-    warnings.extend(parts.unused.iter().map(|(name, node)| {
+    warnings.extend(parts.unused_members.iter().map(|(name, node)| {
         let fix = format!("write `{name}()` in the expression, or remove the policy");
         node.mistake("the expression does not use it", fix)
     }));
@@ -231,7 +231,7 @@ fn read_module(node: &Node<'_>) -> Option<ModuleReference> {
     if text.contains("://") {
         return plugin::read_source(node);
     }
-    node.accept(format!("{REGISTRY}{text}").parse())
+    node.accept(format!("{REGISTRY_PREFIX}{text}").parse())
 }
 
 #[cfg(test)]

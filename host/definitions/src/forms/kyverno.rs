@@ -19,14 +19,14 @@ const VERSIONS: &[&str] = &[
     "policies.kyverno.io/v1alpha1",
 ];
 
-const CLASSIC: &str = "policies of kyverno.io with rules are not run here: Kyverno has deprecated them";
-const CONVERT: &str = "write a ValidatingPolicy or MutatingPolicy of policies.kyverno.io";
-const EXCEPTS_RULES: &str = "exceptions of kyverno.io are from rules of policies that are not run here";
-const EXCEPT: &str = "write a PolicyException of policies.kyverno.io, which names policies in `policyRefs`";
-const CHANGES_OTHERS: &str = "it creates or deletes other objects, which an admission hook cannot";
-const CONTROLLER: &str = "keep it in Kyverno, whose controllers do this without a webhook";
-const IMAGES: &str = "signatures of images are not verified by policies here";
-const VERIFY: &str = "verify them with a policy of Kubewarden, or keep this one in Kyverno";
+const RULES_REASON: &str = "policies of kyverno.io with rules are not run here: Kyverno has deprecated them";
+const RULES_FIX: &str = "write a ValidatingPolicy or MutatingPolicy of policies.kyverno.io";
+const EXCEPTION_REASON: &str = "exceptions of kyverno.io are from rules of policies that are not run here";
+const EXCEPTION_FIX: &str = "write a PolicyException of policies.kyverno.io, which names policies in `policyRefs`";
+const CONTROLLER_REASON: &str = "it creates or deletes other objects, which an admission hook cannot";
+const CONTROLLER_FIX: &str = "keep it in Kyverno, whose controllers do this without a webhook";
+const IMAGE_REASON: &str = "signatures of images are not verified by policies here";
+const IMAGE_FIX: &str = "verify them with a policy of Kubewarden, or keep this one in Kyverno";
 
 static KINDS: [DocumentKind; 17] = [
     DocumentKind::new("ValidatingPolicy", VERSIONS),
@@ -37,17 +37,17 @@ static KINDS: [DocumentKind; 17] = [
         is_namespaced: true,
         ..DocumentKind::supporting("PolicyException", VERSIONS)
     },
-    DocumentKind::refused("PolicyException", EXCEPTS_RULES, EXCEPT),
-    DocumentKind::refused("ClusterPolicy", CLASSIC, CONVERT),
-    DocumentKind::refused("Policy", CLASSIC, CONVERT),
-    DocumentKind::refused("GeneratingPolicy", CHANGES_OTHERS, CONTROLLER),
-    DocumentKind::refused("NamespacedGeneratingPolicy", CHANGES_OTHERS, CONTROLLER),
-    DocumentKind::refused("DeletingPolicy", CHANGES_OTHERS, CONTROLLER),
-    DocumentKind::refused("NamespacedDeletingPolicy", CHANGES_OTHERS, CONTROLLER),
-    DocumentKind::refused("CleanupPolicy", CHANGES_OTHERS, CONTROLLER),
-    DocumentKind::refused("ClusterCleanupPolicy", CHANGES_OTHERS, CONTROLLER),
-    DocumentKind::refused("ImageValidatingPolicy", IMAGES, VERIFY),
-    DocumentKind::refused("NamespacedImageValidatingPolicy", IMAGES, VERIFY),
+    DocumentKind::refused("PolicyException", EXCEPTION_REASON, EXCEPTION_FIX),
+    DocumentKind::refused("ClusterPolicy", RULES_REASON, RULES_FIX),
+    DocumentKind::refused("Policy", RULES_REASON, RULES_FIX),
+    DocumentKind::refused("GeneratingPolicy", CONTROLLER_REASON, CONTROLLER_FIX),
+    DocumentKind::refused("NamespacedGeneratingPolicy", CONTROLLER_REASON, CONTROLLER_FIX),
+    DocumentKind::refused("DeletingPolicy", CONTROLLER_REASON, CONTROLLER_FIX),
+    DocumentKind::refused("NamespacedDeletingPolicy", CONTROLLER_REASON, CONTROLLER_FIX),
+    DocumentKind::refused("CleanupPolicy", CONTROLLER_REASON, CONTROLLER_FIX),
+    DocumentKind::refused("ClusterCleanupPolicy", CONTROLLER_REASON, CONTROLLER_FIX),
+    DocumentKind::refused("ImageValidatingPolicy", IMAGE_REASON, IMAGE_FIX),
+    DocumentKind::refused("NamespacedImageValidatingPolicy", IMAGE_REASON, IMAGE_FIX),
     DocumentKind::refused(
         "GlobalContextEntry",
         "policies do not read a global context here",

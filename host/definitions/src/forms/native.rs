@@ -24,7 +24,7 @@ pub(crate) mod exception;
 pub(crate) mod write;
 
 /// The range of a stage's timeout. Its maximum of 30 s is that of kube-apiserver.
-pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
+pub(crate) const TIMEOUT_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
 
 /// A field that an API server adds to resources. It is ignored, so that the output of `kubectl get` can be read.
 pub(crate) const STATUS: &str = "status";
@@ -155,17 +155,17 @@ fn read(root: &Node<'_>, is_namespaced: bool) -> Option<ChainDefinition> {
         name,
         namespace,
         phase,
-        source: root.location(),
+        location: root.location(),
         rules: rules?,
         stages,
         warnings: root.ambiguities(),
-        idle: Vec::new(),
+        idle_stages: Vec::new(),
     })
 }
 
 pub(crate) fn read_name(metadata: &Node<'_>, fix: &str) -> Option<String> {
     let mut fields = metadata.object()?;
-    let name = fields.get_required("name", fix, readers::parse_with(names::subdomain));
+    let name = fields.get_required("name", fix, readers::parse_with(names::check_subdomain));
     read_labels(&mut fields);
     fields.ignore_present(&SERVER_METADATA);
     name
@@ -173,8 +173,8 @@ pub(crate) fn read_name(metadata: &Node<'_>, fix: &str) -> Option<String> {
 
 fn read_namespaced_name(metadata: &Node<'_>) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
-    let name = fields.get_required("name", "name the chain", readers::parse_with(names::subdomain));
-    let read_namespace = readers::parse_with(names::label);
+    let name = fields.get_required("name", "name the chain", readers::parse_with(names::check_subdomain));
+    let read_namespace = readers::parse_with(names::check_label);
     let namespace = fields.get_required(
         "namespace",
         "name the namespace whose resources it is for",
@@ -193,14 +193,14 @@ fn read_stage(
     name_locations: &mut HashMap<String, Location>,
 ) -> Option<StageDefinition> {
     let mut fields = node.object()?;
-    let name = read_stage_name(&mut fields, "name the stage", names::subdomain, name_locations);
+    let name = read_stage_name(&mut fields, "name the stage", names::check_subdomain, name_locations);
     let hook = read_hook(&mut fields, phase);
     let fix = "say which of the chain's requests the stage is for, or remove `rules` for all";
     let read_rules = |node: &Node<'_>| Some(rules::read_native(node, fix, match_policy));
     let mut spec = StageSpec::new("");
     spec.rules = fields.get("rules", Vec::new(), read_rules);
-    spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::namespaces);
-    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", LabelSyntax::Free);
+    spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::read_namespace_selector);
+    spec.object_selector = selectors::read_labels_of_field(&mut fields, "objectSelector", LabelSyntax::Free);
     spec.match_conditions = conditions::read(&mut fields);
     spec.failure_policy = fields.get("failurePolicy", FailurePolicy::default(), Node::word);
     spec.timeout = fields.get("timeout", StageSpec::DEFAULT_TIMEOUT, read_timeout);
@@ -209,7 +209,7 @@ fn read_stage(
         let policy = node.word()?;
         if phase == Phase::Validating && policy == Reinvocation::IfNeeded {
             let message = "a validating chain changes nothing, so no stage of it is called again";
-            node.wrong(message, "remove it");
+            node.add_mistake(message, "remove it");
         }
         Some(policy)
     });
@@ -237,7 +237,7 @@ pub(crate) fn finish_stage(
 }
 
 pub(crate) fn read_timeout(node: &Node<'_>) -> Option<Duration> {
-    node.duration(TIMEOUT)
+    node.duration(TIMEOUT_RANGE)
 }
 
 /// Reads the `name` of a stage, and validates it with `check`. `name_locations` contains the names of the earlier
@@ -253,7 +253,7 @@ pub(crate) fn read_stage_name(
     match name_locations.get(&name) {
         Some(first) => {
             let message = format!("{} is also the name of the stage on line {}", quoted(&name), first.line);
-            node.wrong(message, "give each stage its own name");
+            node.add_mistake(message, "give each stage its own name");
         }
         None => {
             name_locations.insert(name.clone(), node.location());

@@ -11,7 +11,7 @@ use admittance_admission::{
 };
 use serde_json::{Map, json};
 
-use self::canary::{Canary, prefer};
+use self::canary::{Canary, add_precedences};
 use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, TypedDocument};
 use crate::{
     Definitions, PluginDefinition,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The fields of a SidecarSet that are injected into Pods. Their content is checked by the plugin.
-const INJECTED: [&str; 5] = [
+const INJECTED_FIELDS: [&str; 5] = [
     "containers",
     "initContainers",
     "volumes",
@@ -59,7 +59,7 @@ impl DocumentForm for OpenKruise {
             canary.check(&canaries, mistakes);
         }
         let mut chains: Vec<_> = all.chains().collect();
-        prefer(&canaries, &mut chains);
+        add_precedences(&canaries, &mut chains);
         defined.chains.extend(chains);
     }
 }
@@ -80,7 +80,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     };
     let mut injected = Map::new();
     injected.insert("name".to_owned(), json!(name));
-    for (field, node) in spec.present(&INJECTED) {
+    for (field, node) in spec.present_fields(&INJECTED_FIELDS) {
         if let Some(entries) = node.list() {
             injected.insert(field.to_owned(), node.json());
             entries.iter().for_each(|entry| warn_of_upgrades(entry, &mut warnings));
@@ -88,15 +88,15 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     }
     if !["containers", "initContainers"].iter().any(|list| spec.has(list)) {
         spec.node()
-            .wrong("nothing is injected", "write `containers` or `initContainers`");
+            .add_mistake("nothing is injected", "write `containers` or `initContainers`");
     }
-    let is_paused = spec.get_or_default("injectionStrategy", |node| read_strategy(node, &mut warnings));
+    let is_paused = spec.get_or_default("injectionStrategy", |node| read_is_paused(node, &mut warnings));
     let is_updated = warn_of_updates(&mut spec, &mut warnings);
     spec.ignore(&["revisionHistoryLimit", "customVersion"]);
     let name = name?;
     let canary = canary::read(&metadata?, &name, &mut warnings);
     if let Some(canary) = &canary {
-        canary.check_alone(is_updated, root);
+        canary.check_itself(is_updated, root);
     }
     let mut plugin = PluginDefinition::new(ModuleReference::stock("sidecar-injector"));
     plugin.settings = json!({ "sidecarSet": injected });
@@ -114,7 +114,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     };
     let stages = if is_paused { Vec::new() } else { vec![stage] };
     let chain = ChainDefinition {
-        source: root.location(),
+        location: root.location(),
         warnings,
         ..ChainDefinition::new(chain_name(&name), vec![rule], stages)
     };
@@ -132,32 +132,32 @@ fn read_selector(spec: &mut Fields<'_>) -> LabelSelector {
     let fix = "select the Pods by their labels: `selector: { matchLabels: { app: web } }`";
     let mistakes_before = spec.node().mistake_count();
     let node = spec.required("selector", fix);
-    let selector = selectors::labels_of(spec, "selector", LabelSyntax::Kubernetes);
+    let selector = selectors::read_labels_of_field(spec, "selector", LabelSyntax::Kubernetes);
     if let Some(node) = node
         && selector.is_empty()
         && spec.node().mistake_count() == mistakes_before
     {
-        node.wrong("the selector is empty", fix);
+        node.add_mistake("the selector is empty", fix);
     }
     selector
 }
 
 fn read_namespaces(spec: &mut Fields<'_>) -> Option<NamespaceSelector> {
     let has_both = spec.has("namespace") && spec.has("namespaceSelector");
-    let namespace = spec.get_optional("namespace", readers::parse_with(names::subdomain));
-    let labels = selectors::labels_of(spec, "namespaceSelector", LabelSyntax::Kubernetes);
+    let namespace = spec.get_optional("namespace", readers::parse_with(names::check_subdomain));
+    let labels = selectors::read_labels_of_field(spec, "namespaceSelector", LabelSyntax::Kubernetes);
     if has_both {
         let message = "it has a namespace and a selector of namespaces";
-        spec.node().wrong(message, "keep one of them");
+        spec.node().add_mistake(message, "keep one of them");
     }
     match namespace {
         Some(namespace) => Some(NamespaceSelector::In(vec![namespace])),
-        None => selectors::namespaces_with(labels),
+        None => selectors::namespaces_with_labels(labels),
     }
 }
 
 /// Reads `injectionStrategy`. Returns whether the injection is paused; a fixed revision only causes a warning.
-fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<bool> {
+fn read_is_paused(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<bool> {
     let mut fields = node.object()?;
     let is_paused = fields.get("paused", false, Node::boolean);
     if let Some(revision) = fields.optional("revision") {
@@ -190,8 +190,8 @@ fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
 /// Warns about the upgrade strategy `HotUpgrade`. OpenKruise then injects the container twice, so that it can upgrade
 /// the container without interruption. This program injects it once.
 fn warn_of_upgrades(container: &Node<'_>, warnings: &mut Vec<Mistake>) {
-    let strategy = field(container, "upgradeStrategy");
-    if let Some(kind) = strategy.and_then(|strategy| field(&strategy, "upgradeType"))
+    let strategy = child_field(container, "upgradeStrategy");
+    if let Some(kind) = strategy.and_then(|strategy| child_field(&strategy, "upgradeType"))
         && kind.json() == "HotUpgrade"
     {
         let message = "a hot upgrade needs OpenKruise; the container is injected once, with its own image";
@@ -200,7 +200,7 @@ fn warn_of_upgrades(container: &Node<'_>, warnings: &mut Vec<Mistake>) {
 }
 
 /// Returns a field of an object. The remaining fields are not reported as unknown here, because the plugin checks them.
-fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
+fn child_field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
     let mut children = node.children().into_iter();
     children.find(|(key, _)| *key == Some(name)).map(|(_, node)| node)
 }

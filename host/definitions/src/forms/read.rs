@@ -50,7 +50,7 @@ impl FormContent {
     /// Adds a name that other definitions may have too. They must add the name with this method as well; otherwise, the
     /// equal names are a conflict.
     #[must_use]
-    pub fn sharing_name(self, noun: &'static str, phase: Phase, name: impl Into<String>) -> Self {
+    pub fn with_shared_name(self, noun: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.with_name(noun, phase, name, true)
     }
 
@@ -101,7 +101,7 @@ impl ReadDefinition {
     }
 
     /// Reports a mistake about the definition as a whole.
-    pub fn wrong(&self, message: impl Into<String>, fix: impl Into<String>, mistakes: &mut Mistakes) {
+    pub fn add_mistake(&self, message: impl Into<String>, fix: impl Into<String>, mistakes: &mut Mistakes) {
         mistakes.push(self.root.mistake(message, fix));
     }
 

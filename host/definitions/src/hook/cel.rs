@@ -30,7 +30,7 @@ pub struct CelDefinition {
 impl CelDefinition {
     /// Returns a copy of the definition in which `Deny` is the only action on a violation.
     #[must_use]
-    pub fn denying(&self) -> Self {
+    pub fn with_deny_action(&self) -> Self {
         let mut denying = self.clone();
         denying.binding.actions = vec![Action::Deny];
         denying
@@ -44,11 +44,11 @@ impl CelDefinition {
 }
 
 impl HookKind for CelDefinition {
-    fn reads(&self) -> BTreeSet<ClusterKind> {
+    fn cluster_kinds(&self) -> BTreeSet<ClusterKind> {
         let params = self.binding.params.iter().map(|params| params.kind.clone());
         let uses_namespace = self.policy.uses_namespace();
         let namespace = uses_namespace.then(|| ClusterKind::new("v1", "Namespace"));
-        let access = self.policy.uses_authorizer().then(ClusterKind::any_access);
+        let access = self.policy.uses_authorizer().then(ClusterKind::any_access_review);
         let lookups = self.policy.lookups().cloned();
         params.chain(namespace).chain(access).chain(lookups).collect()
     }
@@ -67,7 +67,7 @@ impl HookKind for CelDefinition {
             .variables()
             .map(|(name, expression)| json!({"name": name, "expression": expression}))
             .collect();
-        let validations: Vec<_> = policy.validations.iter().map(validation).collect();
+        let validations: Vec<_> = policy.validations.iter().map(validation_json).collect();
         let annotations: Vec<_> = policy
             .audit_annotations
             .iter()
@@ -96,7 +96,7 @@ impl HookKind for CelDefinition {
         Some(("cel", Json::Object(object)))
     }
 
-    fn without_native_form(&self) -> Vec<&'static str> {
+    fn native_form_obstacles(&self) -> Vec<&'static str> {
         let actions = &self.binding.actions;
         let sees_namespace = |(_, expression): &(&str, &str)| expression.contains("namespaceObject");
         [
@@ -115,7 +115,7 @@ impl HookKind for CelDefinition {
         .collect()
     }
 
-    fn differences_of_native(&self) -> Vec<&'static str> {
+    fn native_form_differences(&self) -> Vec<&'static str> {
         match self.binding.wording {
             MessageWording::Native => Vec::new(),
             MessageWording::Kyverno { .. } => vec!["messages do not name the policy"],
@@ -141,7 +141,7 @@ impl HookKind for CelDefinition {
 
     fn prepare(&self, context: HookContext<'_>) -> Result<PreparedHook, HookError> {
         let summary = self.policy.summary();
-        let status = HookStatus::new("cel", summary.clone()).with("expressions", summary);
+        let status = HookStatus::new("cel", summary.clone()).with_fact("expressions", summary);
         let http = context.http.filter(|_| self.policy.uses_http());
         if self.policy.uses_http() && http.is_none_or(|http| http.grants.is_empty()) {
             let reason = "the policy sends requests, and none are granted; list the servers in `pluginHttp.kyverno` of the \
@@ -164,7 +164,7 @@ impl HookKind for CelDefinition {
     }
 }
 
-fn validation(validation: &Validation) -> Json {
+fn validation_json(validation: &Validation) -> Json {
     let mut object = Map::new();
     put(&mut object, "expression", validation.expression.text());
     if let Some(message) = &validation.message {

@@ -13,11 +13,11 @@ use crate::{
     names,
 };
 
-const ENCODE: &str = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
+const ENCODE_ADVICE: &str = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
 
 /// Reads the URL of a webhook. The rules are those of kube-apiserver for the protocol `AdmissionReview`, and those of
 /// the BCS driver for `BcsResource`.
-pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
+pub(crate) fn read_url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
     let text = node.text()?;
     let is_bcs = *protocol == Protocol::BcsResource;
     let mut url = match Url::parse(text) {
@@ -34,19 +34,19 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
         "http" if is_bcs => {}
         "http" => {
             let message = "an AdmissionReview webhook must be called over https";
-            node.wrong(message, "write https://");
+            node.add_mistake(message, "write https://");
         }
         scheme => {
             let message = format!("the scheme `{scheme}` is not supported");
-            node.wrong(message, "write https://");
+            node.add_mistake(message, "write https://");
         }
     }
-    let authority = authority(text);
+    let authority = find_authority(text);
     if !url.has_host() || authority.is_empty() {
-        node.wrong("the URL has no host", "write https://host/path");
+        node.add_mistake("the URL has no host", "write https://host/path");
     }
     if authority.contains('@') {
-        node.wrong("user and password are not allowed in the URL", "remove them");
+        node.add_mistake("user and password are not allowed in the URL", "remove them");
     }
     // An empty query or fragment is dropped, because Kubernetes ignores it.
     if !is_bcs {
@@ -58,36 +58,36 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
         }
     }
     if url.fragment().is_some() {
-        node.wrong("a fragment (`#...`) is not allowed in the URL", "remove it");
+        node.add_mistake("a fragment (`#...`) is not allowed in the URL", "remove it");
     }
     if url.query().is_some() && !is_bcs {
-        node.wrong("a query (`?...`) is not allowed in the URL", "remove it");
+        node.add_mistake("a query (`?...`) is not allowed in the URL", "remove it");
     }
     (node.mistake_count() == mistakes_before).then_some(WebhookTarget::Url(url))
 }
 
 /// Returns the part of a URL between `//` and the path. In `https:///path`, this part is empty. The URL parser would
 /// skip the third `/`, and take `path` for the host.
-fn authority(text: &str) -> &str {
+fn find_authority(text: &str) -> &str {
     text.split_once(':')
         .and_then(|(_, rest)| rest.strip_prefix("//"))
         .and_then(|rest| rest.split(['/', '\\', '?', '#']).next())
         .unwrap_or_default()
 }
 
-pub(crate) fn service_object(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
-    service(&mut node.object()?, protocol)
+pub(crate) fn read_service_object(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
+    read_service(&mut node.object()?, protocol)
 }
 
-pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
+pub(crate) fn read_service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
     let is_bcs = *protocol == Protocol::BcsResource;
-    let namespace = fields.get_required("namespace", "name the service's namespace", host_part);
-    let name = fields.get_required("name", "name the service", host_part);
+    let namespace = fields.get_required("namespace", "name the service's namespace", read_host_part);
+    let name = fields.get_required("name", "name the service", read_host_part);
     let path = fields.optional("path");
     let path = match path.and_then(|node| node.string().map(|text| (node, text))) {
         None | Some((_, "")) => Some("/".to_owned()),
         Some((node, text)) => {
-            let check = if is_bcs { bcs_path } else { kubernetes_path };
+            let check = if is_bcs { check_bcs_path } else { check_kubernetes_path };
             match check(text) {
                 Ok(()) => Some(text.to_owned()),
                 Err(message) => node.reject(message, ""),
@@ -117,25 +117,25 @@ pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<We
 }
 
 /// Reads the CA certificates in a bundle: PEM in base64. As in Kubernetes, an empty bundle counts as missing.
-pub(crate) fn ca_bundle(node: &Node<'_>) -> Option<Vec<CertificateDer<'static>>> {
+pub(crate) fn read_ca_bundle(node: &Node<'_>) -> Option<Vec<CertificateDer<'static>>> {
     let text = node.string()?;
     if text.is_empty() {
         return None;
     }
-    match read_bundle(text) {
+    match parse_ca_bundle(text) {
         Ok(certificates) => Some(certificates),
         Err((message, fix)) => node.reject(message, fix),
     }
 }
 
 pub(crate) fn require_ca_bundle(fields: &mut Fields<'_>) {
-    let fix = format!("a service is trusted by its CA: {ENCODE}");
+    let fix = format!("a service is trusted by its CA: {ENCODE_ADVICE}");
     if let Some(node) = fields.required("caBundle", &fix) {
-        node.wrong("empty", fix);
+        node.add_mistake("empty", fix);
     }
 }
 
-pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (String, &'static str)> {
+pub(crate) fn parse_ca_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (String, &'static str)> {
     if text.trim_start().starts_with("-----BEGIN") {
         return Err(("this is PEM itself".to_owned(), "write its base64, `base64 -w0 ca.pem`"));
     }
@@ -143,7 +143,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
     let compact: String = text.split_ascii_whitespace().collect();
     let pem = BASE64_STANDARD
         .decode(compact)
-        .map_err(|error| (format!("this is not base64: {error}"), ENCODE))?;
+        .map_err(|error| (format!("this is not base64: {error}"), ENCODE_ADVICE))?;
     let mut certificates = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let number = certificates.len() + 1;
@@ -152,24 +152,24 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
                 pem::Error::MissingSectionEnd { .. } => "has no END line",
                 _ => "is not valid PEM",
             };
-            (format!("certificate {number} in it {flaw}"), ENCODE)
+            (format!("certificate {number} in it {flaw}"), ENCODE_ADVICE)
         })?;
         // The TLS client would refuse an invalid certificate too, but it would not tell which certificate of the bundle
         // is invalid. Therefore each certificate is checked here.
         webpki::anchor_from_trusted_cert(&certificate).map_err(|_| {
             let message = format!("certificate {number} in it is not a valid X.509 certificate");
-            (message, ENCODE)
+            (message, ENCODE_ADVICE)
         })?;
         certificates.push(certificate);
     }
     if certificates.is_empty() {
-        return Err(("there is no certificate in it".to_owned(), ENCODE));
+        return Err(("there is no certificate in it".to_owned(), ENCODE_ADVICE));
     }
     Ok(certificates)
 }
 
 /// Reads a part of a host name: one or more labels, separated by dots.
-fn host_part(node: &Node<'_>) -> Option<String> {
+fn read_host_part(node: &Node<'_>) -> Option<String> {
     let text = node.text()?;
     // A name of digits alone would be parsed as an IP address. The suffix `.svc` prevents this.
     let host = format!("{text}.svc");
@@ -181,7 +181,7 @@ fn host_part(node: &Node<'_>) -> Option<String> {
 }
 
 /// Checks a path by kube-apiserver's rules: each segment is a DNS-1123 subdomain, and the path may end in `/`.
-fn kubernetes_path(path: &str) -> Result<(), String> {
+fn check_kubernetes_path(path: &str) -> Result<(), String> {
     let rest = path
         .strip_prefix('/')
         .ok_or_else(|| format!("the path {path} does not begin with `/`", path = quoted(path)))?;
@@ -195,14 +195,14 @@ fn kubernetes_path(path: &str) -> Result<(), String> {
                 path = quoted(path)
             ));
         }
-        names::subdomain(segment).map_err(|error| format!("the path {path}: {error}", path = quoted(path)))?;
+        names::check_subdomain(segment).map_err(|error| format!("the path {path}: {error}", path = quoted(path)))?;
     }
     Ok(())
 }
 
 /// Checks the path of a webhook by the rules of the BCS driver. The driver puts the path into the URL after the port,
 /// without escaping it, so the path may contain a query.
-fn bcs_path(path: &str) -> Result<(), String> {
+fn check_bcs_path(path: &str) -> Result<(), String> {
     if !path.starts_with('/') {
         return Err(format!("the path {path} does not begin with `/`", path = quoted(path)));
     }

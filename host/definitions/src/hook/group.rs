@@ -61,13 +61,13 @@ impl HookKind for GroupDefinition {
         None
     }
 
-    fn without_native_form(&self) -> Vec<&'static str> {
+    fn native_form_obstacles(&self) -> Vec<&'static str> {
         vec!["denials of a native group have the code 403, and causes that name `plugins`"]
     }
 
     fn prepare(&self, context: HookContext<'_>) -> Result<PreparedHook, HookError> {
         let expression = self.expression.text().trim();
-        let mut status = HookStatus::new("group", expression).with("expression", expression);
+        let mut status = HookStatus::new("group", expression).with_fact("expression", expression);
         let mut identity = expression.to_owned();
         let mut members = Vec::new();
         for (member, plugin) in self.members.iter().zip(context.plugins) {
@@ -105,7 +105,7 @@ const PLUGINS: &str = "plugins";
 pub(crate) struct GroupParts<'a> {
     pub(crate) members: Vec<MemberDefinition>,
     pub(crate) expression: GroupExpression,
-    pub(crate) unused: Vec<(&'a str, Node<'a>)>,
+    pub(crate) unused_members: Vec<(&'a str, Node<'a>)>,
 }
 
 pub(crate) fn read(node: &Node<'_>) -> Option<GroupDefinition> {
@@ -114,9 +114,9 @@ pub(crate) fn read(node: &Node<'_>) -> Option<GroupDefinition> {
     let fix = "write what clients are told when it denies a request";
     let message = fields.get_required("message", fix, readers::text);
     let parts = parts?;
-    for (name, node) in parts.unused {
+    for (name, node) in parts.unused_members {
         let fix = format!("write `{name}()` in the expression, or remove the plugin");
-        node.wrong("the expression does not use it", fix);
+        node.add_mistake("the expression does not use it", fix);
     }
     Some(GroupDefinition {
         members: parts.members,
@@ -145,15 +145,15 @@ pub(crate) fn read_parts<'a>(
     let expression = fields.required("expression", fix);
     let node = fields.required(members_path, "name the members that the expression uses")?;
     let entries = node.map()?;
-    let member_count_max = GroupExpression::MOST_MEMBERS;
+    let member_count_max = GroupExpression::MAX_MEMBERS;
     if entries.is_empty() || entries.len() > member_count_max {
         let message = format!("the group has {} members", entries.len());
-        node.wrong(message, format!("write 1 to {member_count_max}"));
+        node.add_mistake(message, format!("write 1 to {member_count_max}"));
     }
     let members: Vec<_> = entries
         .iter()
         .map(|(name, node)| {
-            let name = node.accept(names::identifier(name));
+            let name = node.accept(names::check_identifier(name));
             // Even if the name is invalid, the member is read, so that all its mistakes are reported.
             let member = read(name.as_deref().unwrap_or_default(), node);
             name.and(member)
@@ -164,7 +164,7 @@ pub(crate) fn read_parts<'a>(
     let is_unused = |(index, _): &(usize, _)| !expression.formula().uses(*index);
     let unused = entries.into_iter().enumerate().filter(is_unused);
     Some(GroupParts {
-        unused: unused.map(|(_, entry)| entry).collect(),
+        unused_members: unused.map(|(_, entry)| entry).collect(),
         members: members.into_iter().collect::<Option<_>>()?,
         expression,
     })

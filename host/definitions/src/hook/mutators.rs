@@ -13,8 +13,8 @@ use super::{HookContext, HookError, HookKind, HookStatus, PreparedHook};
 pub struct MutatorsDefinition(pub Arc<[Mutator]>);
 
 impl HookKind for MutatorsDefinition {
-    fn reads(&self) -> BTreeSet<ClusterKind> {
-        let mut requests = self.0.iter().map(|mutator| &mutator.requests);
+    fn cluster_kinds(&self) -> BTreeSet<ClusterKind> {
+        let mut requests = self.0.iter().map(|mutator| &mutator.request_filter);
         let selects = requests.any(|requests| requests.namespace_selector.is_some());
         let namespace = selects.then(|| ClusterKind::new("v1", "Namespace"));
         namespace.into_iter().collect()
@@ -28,7 +28,7 @@ impl HookKind for MutatorsDefinition {
         let names: Vec<&str> = self.0.iter().map(|mutator| mutator.name.as_str()).collect();
         let hook = Mutators::new(Arc::clone(&self.0), Arc::clone(context.namespaces));
         let identity = names.join(" ");
-        let status = HookStatus::new("mutators", identity.clone()).with("mutators", names);
+        let status = HookStatus::new("mutators", identity.clone()).with_fact("mutators", names);
         Ok(PreparedHook {
             identity,
             // A mutator may select namespaces by their labels. Its call fails if the labels of the request's namespace

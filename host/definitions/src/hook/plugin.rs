@@ -12,10 +12,10 @@ use serde_json::{Map, Value as Json, json};
 use super::{HookContext, HookDefinition, HookError, HookKind, PreparedHook, group::MemberDefinition};
 use crate::{
     Location, RolloutDefinition, Share, StageDefinition,
-    forms::native::write::{duration, put},
+    forms::native::write::{duration_text, put},
 };
 
-pub(crate) use self::read::{read, read_candidate, read_in_place_of_client, read_member, read_source};
+pub(crate) use self::read::{read, read_candidate, read_client_or_plugin, read_member, read_source};
 pub use self::{
     allow::{read_allow, read_http_grant},
     location::{module_location, setting_location},
@@ -162,7 +162,7 @@ impl HookKind for PluginDefinition {
     }
 
     fn to_native(&self) -> Option<(&'static str, Json)> {
-        Some(("plugin", Json::Object(self.fields())))
+        Some(("plugin", Json::Object(self.to_object())))
     }
 
     fn prepare(&self, context: HookContext<'_>) -> Result<PreparedHook, HookError> {
@@ -172,9 +172,9 @@ impl HookKind for PluginDefinition {
 }
 
 impl PluginDefinition {
-    fn fields(&self) -> Map<String, Json> {
+    fn to_object(&self) -> Map<String, Json> {
         let mut object = Map::new();
-        put(&mut object, "source", self.source.portable());
+        put(&mut object, "source", self.source.to_portable_text());
         if let Some(digest) = self.digest {
             put(&mut object, "digest", digest.to_string());
         }
@@ -188,7 +188,7 @@ impl PluginDefinition {
             put(&mut object, "memory", memory);
         }
         if let Some(refresh) = self.refresh {
-            put(&mut object, "refresh", duration(refresh));
+            put(&mut object, "refresh", duration_text(refresh));
         }
         object
     }
@@ -196,7 +196,7 @@ impl PluginDefinition {
 
 impl CandidateDefinition {
     pub(crate) fn to_native(&self) -> Json {
-        let mut object = self.plugin.fields();
+        let mut object = self.plugin.to_object();
         if self.share != Share::default() {
             put(&mut object, "share", self.share.to_string());
         }

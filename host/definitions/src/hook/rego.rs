@@ -47,7 +47,7 @@ pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
 }
 
 fn read_text(fields: &mut Fields<'_>, read_from: &mut Vec<PathBuf>) -> Option<String> {
-    let mut present = fields.present(&["text", "file"]);
+    let mut present = fields.present_fields(&["text", "file"]);
     match (present.pop(), present.pop()) {
         (Some(("text", node)), None) => node.text().map(str::to_owned),
         (Some((_, node)), None) => read_file(&node, read_from),
@@ -61,18 +61,18 @@ fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>) -> Option<String> {
         let message = "the path is relative, and this definition is not in a directory";
         return node.reject(message, "write the policy itself in `text`");
     }
-    let path = node.file()?;
+    let path = node.file_path()?;
     read_from.push(path.clone());
-    let text = node.text_of(&path);
+    let text = node.file_text(&path);
     text.map_err(|mistake| {
         let fix = "correct the path, or write the policy itself in `text`";
-        node.wrong(mistake.message, fix);
+        node.add_mistake(mistake.message, fix);
     })
     .ok()
 }
 
 /// Finds the object with a stage's Rego policy: `rego` of a native stage, or the target of a Gatekeeper template.
-pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
+pub(crate) fn find_settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
     let template_policy = || {
         let target = stage.child("spec")?.child("targets")?.child("0")?;
         let Some(code) = target.child("code") else {

@@ -97,7 +97,7 @@ impl HookKind for WebhookDefinition {
 
     fn prepare(&self, context: HookContext<'_>) -> Result<PreparedHook, HookError> {
         let (hook, url) = (context.connect)(self, context.phase)?;
-        let status = HookStatus::new("webhook", url.clone()).with("url", url.clone());
+        let status = HookStatus::new("webhook", url.clone()).with_fact("url", url.clone());
         Ok(PreparedHook {
             identity: url,
             failures: &[FailureKind::Unreachable, FailureKind::Tls, FailureKind::BadStatus],
@@ -114,15 +114,15 @@ pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
     // is checked by the rules for BCS webhooks, which are less strict than those for `AdmissionReview`.
     let rules = protocol.clone().unwrap_or(Protocol::BcsResource);
     let mistakes_before = fields.node().mistake_count();
-    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);
+    let ca_bundle = fields.get_optional("caBundle", client::read_ca_bundle);
     let bundle_is_wrong = fields.node().mistake_count() > mistakes_before;
     let target = match (fields.optional("url"), fields.optional("service")) {
-        (Some(url), None) => client::url(&url, &rules),
+        (Some(url), None) => client::read_url(&url, &rules),
         (None, Some(service)) => {
             if ca_bundle.is_none() && !bundle_is_wrong {
                 client::require_ca_bundle(&mut fields);
             }
-            client::service_object(&service, &rules)
+            client::read_service_object(&service, &rules)
         }
         (None, None) => node.reject("the webhook has no address", "write `url` or `service`"),
         (Some(_), Some(_)) => node.reject("the webhook has a URL and a service", "keep one of them"),
@@ -135,11 +135,11 @@ pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
 }
 
 /// The values of `protocol`. The boolean tells whether a webhook with this protocol may have the field `versions`.
-const HAS_VERSIONS: [(&str, bool); 2] = [("AdmissionReview", true), ("BcsResource", false)];
+const PROTOCOLS: [(&str, bool); 2] = [("AdmissionReview", true), ("BcsResource", false)];
 
 fn read_protocol(fields: &mut Fields<'_>) -> Option<Protocol> {
     let fix = "write AdmissionReview or BcsResource";
-    let has_versions = fields.get_required("protocol", fix, readers::one_of("protocol", &HAS_VERSIONS));
+    let has_versions = fields.get_required("protocol", fix, readers::one_of("protocol", &PROTOCOLS));
     let versions = fields.optional("versions");
     match (has_versions?, versions) {
         (true, None) => Some(Protocol::AdmissionReview {
@@ -150,7 +150,7 @@ fn read_protocol(fields: &mut Fields<'_>) -> Option<Protocol> {
         }),
         (false, versions) => {
             if let Some(versions) = versions {
-                versions.wrong("only AdmissionReview has versions", "remove it");
+                versions.add_mistake("only AdmissionReview has versions", "remove it");
             }
             Some(Protocol::BcsResource)
         }

@@ -54,8 +54,8 @@ fn a_stage_id_is_parsed_and_written() {
     // The names of a chain and of a stage may contain `/`, so the text of an ID may have several meanings. This ID is
     // found to identify the stage `a/b` of the chain `ns/name`, however its text was split.
     let id: StageId = "ns/name/a/b".parse().unwrap();
-    assert!(id.is(Phase::Mutating, "ns/name", "a/b"));
-    assert!(!id.is(Phase::Mutating, "ns/name", "a"));
+    assert!(id.identifies(Phase::Mutating, "ns/name", "a/b"));
+    assert!(!id.identifies(Phase::Mutating, "ns/name", "a"));
     let id: StageId = "Validating:pods/a".parse().unwrap();
-    assert!(!id.is(Phase::Mutating, "pods", "a"));
+    assert!(!id.identifies(Phase::Mutating, "pods", "a"));
 }

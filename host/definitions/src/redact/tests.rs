@@ -51,7 +51,11 @@ fn granted_environment_values_are_redacted_and_the_rest_is_unchanged() {
             "{\n\t\"items\": [{\"plugin\": {\"allow\": {\"environment\": {\"A\": \"s3cret\"}}}}]}".to_owned(),
             "{\n\t\"items\": [{\"plugin\": {\"allow\": {\"environment\": {\"A\": \"[redacted]\"}}}}]}".to_owned(),
         ),
-        ("a.yaml", "kind: [ s3cret, environment".to_owned(), WITHHELD.to_owned()),
+        (
+            "a.yaml",
+            "kind: [ s3cret, environment".to_owned(),
+            WITHHELD_TEXT.to_owned(),
+        ),
         ("a.yaml", "kind: [ no grant".to_owned(), "kind: [ no grant".to_owned()),
         (
             "a.yaml",

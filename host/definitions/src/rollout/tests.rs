@@ -51,7 +51,7 @@ fn unset_fields_of_a_rollout_have_defaults() {
             User,
             60,
             RolloutLimit::Count(3),
-            RolloutLimit::Share(Share::ALL),
+            RolloutLimit::Share(Share::WHOLE),
         ),
         (
             "{ percent: 100, by: uid, abortOn: { refusals: 0.5% } }",
@@ -65,10 +65,10 @@ fn unset_fields_of_a_rollout_have_defaults() {
         let rollout = read(written);
         let expected = RolloutDefinition {
             shares: percents(shares),
-            by,
+            rollout_key: by,
             pause: minutes(pause),
-            failures,
-            refusals,
+            failure_limit: failures,
+            refusal_limit: refusals,
         };
         assert_eq!(rollout, expected, "{written}");
         assert_eq!(read(&rollout.to_json().to_string()), rollout, "{written}");
@@ -212,9 +212,9 @@ fn a_rollout_limit_is_reached_at_its_count_or_percentage() {
         (five, 0, 0, false),
         (RolloutLimit::Count(1), 0, 10, false),
         (RolloutLimit::Count(1), 1, 1_000_000, true),
-        (RolloutLimit::Share(Share::ALL), 99, 99, false),
-        (RolloutLimit::Share(Share::ALL), u64::MAX, u64::MAX, true),
+        (RolloutLimit::Share(Share::WHOLE), 99, 99, false),
+        (RolloutLimit::Share(Share::WHOLE), u64::MAX, u64::MAX, true),
     ] {
-        assert_eq!(number >= limit.out_of(of), expected, "{limit}: {number} of {of}");
+        assert_eq!(number >= limit.allowed_count(of), expected, "{limit}: {number} of {of}");
     }
 }

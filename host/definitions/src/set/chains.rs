@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use admittance_admission::{Phase, pause};
+use admittance_admission::{Phase, pause_between_items};
 
 use super::reads::Reads;
 use crate::{
     ChainDefinition, DefinitionSet, ExceptionDefinition, Location,
-    document::{Mistake, Mistakes, UNINTERRUPTED, quoted},
+    document::{Mistake, Mistakes, PAUSE_INTERVAL, quoted},
     forms::{DocumentForm, FormDocuments, ReadDefinition, TakenName},
     store::read_readable_files,
 };
@@ -32,7 +32,7 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
 ///
 /// Returns every mistake in the text.
 pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistakes> {
-    let read_file = Reads::default().text(name, text);
+    let read_file = Reads::default().read_text(name, text);
     define(read_file.definitions.iter().flatten(), read_file.mistakes).map(|definitions| definitions.chains)
 }
 
@@ -56,7 +56,7 @@ impl Definitions {
     /// Returns every mistake in every file.
     pub fn load(paths: &[PathBuf]) -> Result<Self, Mistakes> {
         let mut mistakes = Mistakes::new();
-        DefinitionSet::of_files(read_readable_files(paths, &mut mistakes)).definitions_after(mistakes)
+        DefinitionSet::of_files(read_readable_files(paths, &mut mistakes)).define_after(mistakes)
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn define<'a>(
 /// unless both of them permit that the name is shared.
 #[derive(Default)]
 pub(crate) struct Chains {
-    accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
+    accepted_by_form: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
     /// The names that are already taken.
     /// The key is (kind of thing such as `binding`, phase, name).
     /// The value is (location of the first definition with the name, whether further definitions may share the name).
@@ -89,7 +89,7 @@ impl Chains {
         mistakes: &mut Mistakes,
     ) {
         for (index, definition) in definitions.into_iter().enumerate() {
-            pause(index, UNINTERRUPTED);
+            pause_between_items(index, PAUSE_INTERVAL);
             self.add(definition, mistakes);
         }
     }
@@ -99,18 +99,18 @@ impl Chains {
         mistakes.extend(definition.mistakes.iter().cloned());
         let mistakes_before = mistakes.len();
         for name in definition.names() {
-            self.take(name, definition, mistakes);
+            self.claim_name(name, definition, mistakes);
         }
         let form = &definition.form;
         let index = self
-            .accepted
+            .accepted_by_form
             .iter()
             .position(|(other, _)| Arc::ptr_eq(other, form))
             .unwrap_or_else(|| {
-                self.accepted.push((form.clone(), Vec::new()));
-                self.accepted.len() - 1
+                self.accepted_by_form.push((form.clone(), Vec::new()));
+                self.accepted_by_form.len() - 1
             });
-        if let Some((form, earlier)) = self.accepted.get_mut(index) {
+        if let Some((form, earlier)) = self.accepted_by_form.get_mut(index) {
             form.check_conflicts(definition, earlier, mistakes);
             if mistakes.len() == mistakes_before {
                 earlier.push(definition.clone());
@@ -120,14 +120,14 @@ impl Chains {
 
     /// Returns the chains in this file that consist of one document each. A chain of several documents, such as a
     /// policy with its bindings, is left out.
-    pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
-        let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
+    pub(crate) fn chains_of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
+        let all = self.accepted_by_form.iter().flat_map(|(_, definitions)| definitions);
         all.filter(move |definition| definition.location().file == file)
             .filter_map(|definition| definition.chain())
     }
 
-    pub(crate) fn forget(&mut self, file: &str) {
-        for (_, definitions) in &mut self.accepted {
+    pub(crate) fn forget_file(&mut self, file: &str) {
+        for (_, definitions) in &mut self.accepted_by_form {
             definitions.retain(|definition| definition.location().file != file);
         }
         self.names.retain(|_, (location, _)| location.file != file);
@@ -136,12 +136,12 @@ impl Chains {
     /// Returns the chains and exceptions. Reports definitions that refer to a missing one, or contradict another.
     pub(crate) fn definitions(&self, mistakes: &mut Mistakes) -> Definitions {
         let mut defined = Definitions::default();
-        let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
+        let all = self.accepted_by_form.iter().flat_map(|(_, definitions)| definitions);
         let supporting: Vec<_> = all
             .filter(|definition| definition.kind.is_supporting)
             .cloned()
             .collect();
-        for (form, own_definitions) in &self.accepted {
+        for (form, own_definitions) in &self.accepted_by_form {
             let supporting = &supporting;
             form.define(
                 FormDocuments {
@@ -172,7 +172,7 @@ impl Chains {
         defined
     }
 
-    fn take(&mut self, name: &TakenName, definition: &ReadDefinition, mistakes: &mut Mistakes) {
+    fn claim_name(&mut self, name: &TakenName, definition: &ReadDefinition, mistakes: &mut Mistakes) {
         let TakenName {
             noun: of,
             phase,

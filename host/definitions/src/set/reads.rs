@@ -2,13 +2,13 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use admittance_admission::pause;
+use admittance_admission::pause_between_items;
 use parking_lot::Mutex;
 
 use super::ParsedDefinition;
 use crate::{
     DefinitionFile, DefinitionId,
-    document::{self, Document, Mistake, Mistakes, TextCache, UNINTERRUPTED},
+    document::{self, Document, Mistake, Mistakes, PAUSE_INTERVAL, TextCache},
     forms::{DocumentForms, ReadDefinition},
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct ReadFile {
 impl ReadFile {
     fn new(documents: Vec<Document>, mut mistakes: Mistakes, forms: &DocumentForms) -> Self {
         let read_document = |(index, document): (usize, &Document)| {
-            pause(index, UNINTERRUPTED);
+            pause_between_items(index, PAUSE_INTERVAL);
             let definitions = forms.definitions(&document.root(&mut mistakes));
             definitions.iter().map(|typed| Arc::new(typed.read())).collect()
         };
@@ -41,10 +41,10 @@ impl ReadFile {
 /// Sets that are derived from each other share this cache, so that they parse each text once.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("Reads {{ .. }}")]
-pub(crate) struct Reads(Arc<Inner>);
+pub(crate) struct Reads(Arc<ReadsCache>);
 
 #[derive(Default)]
-struct Inner {
+struct ReadsCache {
     forms: DocumentForms,
     texts: TextCache,
     files: Mutex<HashMap<PathBuf, Vec<(DefinitionFile, Arc<ReadFile>)>>>,
@@ -52,9 +52,9 @@ struct Inner {
 
 impl Reads {
     pub(crate) fn new(forms: DocumentForms) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ReadsCache {
             forms,
-            ..Inner::default()
+            ..ReadsCache::default()
         }))
     }
 
@@ -64,8 +64,9 @@ impl Reads {
 
     pub(crate) fn are_current(&self) -> bool {
         let texts = self.0.texts.lock();
-        let is_same =
-            |(path, text): (&PathBuf, &Result<String, Mistake>)| document::text_of(path).map(|(text, _)| text) == *text;
+        let is_same = |(path, text): (&PathBuf, &Result<String, Mistake>)| {
+            document::read_file_text(path).map(|(text, _)| text) == *text
+        };
         texts.iter().all(is_same)
     }
 
@@ -77,39 +78,39 @@ impl Reads {
             return read_file.clone();
         }
         let mut mistakes = Mistakes::new();
-        let read_file = Arc::new(self.documents(file.documents(&mut mistakes), mistakes));
+        let read_file = Arc::new(self.read_documents(file.documents(&mut mistakes), mistakes));
         versions.push((file.clone(), read_file.clone()));
         read_file
     }
 
-    pub(crate) fn text(&self, name: &str, text: &str) -> ReadFile {
+    pub(crate) fn read_text(&self, name: &str, text: &str) -> ReadFile {
         let mut mistakes = Mistakes::new();
-        self.documents(document::read_text(name, text, &mut mistakes), mistakes)
+        self.read_documents(document::read_text(name, text, &mut mistakes), mistakes)
     }
 
-    pub(crate) fn documents(&self, documents: Vec<Document>, mistakes: Mistakes) -> ReadFile {
-        let share = |document: Document| document.sharing(&self.0.texts);
+    pub(crate) fn read_documents(&self, documents: Vec<Document>, mistakes: Mistakes) -> ReadFile {
+        let share = |document: Document| document.with_text_cache(&self.0.texts);
         let documents = documents.into_iter().map(share).collect();
         ReadFile::new(documents, mistakes, &self.0.forms)
     }
 
     pub(crate) fn definitions<'a>(&self, files: impl IntoIterator<Item = &'a ReadFile>) -> Vec<ParsedDefinition<'a>> {
-        self.definitions_or(files, |_| None)
+        self.definitions_with_default_ids(files, |_| None)
     }
 
-    /// Returns the definitions in these files. If the name of a definition cannot be read, the function `unnamed`
-    /// provides its ID. If `unnamed` returns `None` for such a definition, the definition is left out.
-    pub(crate) fn definitions_or<'a>(
+    /// Returns the definitions in these files. If the name of a definition cannot be read, the function `default_id`
+    /// provides its ID. If `default_id` returns `None` for such a definition, the definition is left out.
+    pub(crate) fn definitions_with_default_ids<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
-        unnamed: impl Fn(&ReadDefinition) -> Option<DefinitionId>,
+        default_id: impl Fn(&ReadDefinition) -> Option<DefinitionId>,
     ) -> Vec<ParsedDefinition<'a>> {
         let mut parsed_definitions = Vec::new();
         for (file, read_file) in files.into_iter().enumerate() {
             for (index, (document, definitions)) in read_file.documents.iter().zip(&read_file.definitions).enumerate() {
                 let typed = self.0.forms.definitions(&document.root_ignoring_mistakes());
                 for (typed, read_definition) in typed.into_iter().zip(definitions) {
-                    let id = typed.id().or_else(|| unnamed(read_definition));
+                    let id = typed.id().or_else(|| default_id(read_definition));
                     parsed_definitions.extend(id.map(|id| ParsedDefinition {
                         file,
                         document: index,

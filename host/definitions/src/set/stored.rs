@@ -61,15 +61,15 @@ impl ParsedDefinition<'_> {
     }
 }
 
-pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
-    let read_files = set.read(&mut Mistakes::new());
+pub(super) fn stored_definitions(set: &DefinitionSet) -> Vec<StoredDefinition> {
+    let read_files = set.read_files(&mut Mistakes::new());
     let stored = |definition: ParsedDefinition<'_>| {
         let file = set.files.get(definition.file)?;
         let documents = &read_files.get(definition.file)?.documents;
         Some(StoredDefinition {
             file: file.path.clone(),
             line: definition.root.location().line,
-            text: text_of(&definition, file, documents)?,
+            text: definition_text(&definition, file, documents)?,
             chain: definition.chain().map(|chain| ChainId {
                 phase: chain.phase,
                 name: chain.name,
@@ -80,7 +80,10 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
         })
     };
     let usable = set.definitions_in(&read_files).into_iter().filter_map(stored);
-    let unusable = set.unusable().iter().filter_map(|file| unusable(set, file));
+    let unusable = set
+        .unusable_files()
+        .iter()
+        .filter_map(|file| unusable_definition(set, file));
     usable.chain(unusable).collect()
 }
 
@@ -93,7 +96,7 @@ pub(super) fn index_at(documents: &[StoredDefinition], location: &Location) -> O
     last.map(|(index, _)| index)
 }
 
-fn unusable(set: &DefinitionSet, file: &DefinitionFile) -> Option<StoredDefinition> {
+fn unusable_definition(set: &DefinitionSet, file: &DefinitionFile) -> Option<StoredDefinition> {
     Some(StoredDefinition {
         id: id_of(set, file)?,
         file: file.path.clone(),
@@ -105,21 +108,21 @@ fn unusable(set: &DefinitionSet, file: &DefinitionFile) -> Option<StoredDefiniti
     })
 }
 
-pub(crate) fn text_of(
+pub(crate) fn definition_text(
     definition: &ParsedDefinition<'_>,
     file: &DefinitionFile,
     documents: &[Document],
 ) -> Option<String> {
     if definition.is_item() {
         let text = file.text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&file.text);
-        return item(text, &definition.root);
+        return item_text(text, &definition.root);
     }
     let document = documents.get(definition.document)?;
-    Some(document.text_in(&file.text, documents.len() == 1).to_owned())
+    Some(document.own_text(&file.text, documents.len() == 1).to_owned())
 }
 
 /// Returns the text of an item of a list, without the indentation that it has in the list.
-fn item(text: &str, root: &Node<'_>) -> Option<String> {
+fn item_text(text: &str, root: &Node<'_>) -> Option<String> {
     let mut lines = text.get(root.span())?.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
     let indentation = usize::try_from(root.location().column).ok()?.saturating_sub(1);

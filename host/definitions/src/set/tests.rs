@@ -158,7 +158,7 @@ fn the_documents_of_a_policy_include_its_bindings() {
         ("Validating:pods", vec![]),
     ] {
         let stored_ids: Vec<_> = set
-            .documents_of(&id.parse().unwrap())
+            .documents_of_chain(&id.parse().unwrap())
             .iter()
             .map(|stored| stored.id.to_string())
             .collect();
@@ -182,14 +182,14 @@ fn entries(documents: &[String]) -> Vec<DefinitionFile> {
 /// Returns a text that lists which definitions are served and which are unusable if the store contains the files `now`.
 /// A line is `{chain}: {stages}` for a served chain. For an unusable definition, it is the path, the version that is
 /// served, and the reason. The files in `before` were live until now.
-fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
-    let usable = DefinitionSet::of_files(now.to_vec()).usable(before, on_bad);
+fn summarize_usable(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
+    let usable = DefinitionSet::of_files(now.to_vec()).usable_definitions(before, on_bad);
     let mut text = String::new();
-    for chain in usable.served().chains().unwrap() {
+    for chain in usable.served_set().chains().unwrap() {
         let stages: Vec<_> = chain.stages.iter().map(|stage| &*stage.spec.name).collect();
         writeln!(text, "{}: {}", chain.name, stages.join(" ")).unwrap();
     }
-    for bad in usable.bad {
+    for bad in usable.bad_definitions {
         let reason = bad.reasons.first().unwrap().split(": ").last().unwrap();
         writeln!(text, "{} {:?} {reason}", bad.path.display(), bad.served).unwrap();
     }
@@ -197,7 +197,7 @@ fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefini
 }
 
 /// Returns a chain whose module has an absolute path, because relative paths are not allowed in entries.
-fn absolute(name: &str) -> String {
+fn chain_with_absolute_path(name: &str) -> String {
     chain(name).replace("file:s.wasm", "file:/s.wasm")
 }
 
@@ -235,13 +235,13 @@ fn constraint(name: &str, limit: &str) -> String {
 fn entries_with_a_missing_dependency_are_set_aside() {
     let keep = OnBadDefinition::KeepLast;
     let both = entries(&[binding("b", "p"), policy("p")]);
-    assert_eq!(sorted(&both, &[], keep), "p: b\n");
+    assert_eq!(summarize_usable(&both, &[], keep), "p: b\n");
 
     let stray = entries(&[
         binding("a", "gone"),
         binding("b", "gone"),
         policy("p"),
-        absolute("pods"),
+        chain_with_absolute_path("pods"),
     ]);
     let rejected_line = "ValidatingAdmissionPolicyBinding/a Nothing there is no ValidatingAdmissionPolicy \"gone\"; \
                 add its document, or correct the name\n";
@@ -249,40 +249,44 @@ fn entries_with_a_missing_dependency_are_set_aside() {
         "pods: s\np: b\n{rejected_line}{}",
         rejected_line.replace("/a Nothing", "/b LastVersion")
     );
-    assert_eq!(sorted(&stray, &both, keep), expected);
+    assert_eq!(summarize_usable(&stray, &both, keep), expected);
     let expected = format!("pods: s\np: \n{rejected_line}{}", rejected_line.replace("/a", "/b"));
-    assert_eq!(sorted(&stray, &both, OnBadDefinition::ServeRest), expected);
+    assert_eq!(summarize_usable(&stray, &both, OnBadDefinition::ServeRest), expected);
 
     let stray = entries(&[binding("b", "gone")]);
-    assert_eq!(sorted(&stray, &both, keep), rejected_line.replace("/a", "/b"));
+    assert_eq!(summarize_usable(&stray, &both, keep), rejected_line.replace("/a", "/b"));
 
     // A constraint is set aside if its template is missing, or if its parameters do not fit the schema in the template.
     let number = "{ most: { type: integer } }";
     let both = entries(&[template(number), constraint("one", "1"), constraint("two", "2")]);
-    assert_eq!(sorted(&both, &[], keep), "few: one two\n");
+    assert_eq!(summarize_usable(&both, &[], keep), "few: one two\n");
     let now = entries(&[
         template(number),
         constraint("one", "'1'"),
         constraint("three", "many"),
         constraint("two", "3"),
     ]);
-    let summary = sorted(&now, &both, keep);
+    let summary = summarize_usable(&now, &both, keep);
     assert!(summary.starts_with("few: one two\nFew/one LastVersion "), "{summary}");
     assert!(summary.contains("\nFew/three Nothing "), "{summary}");
     let now = entries(&[constraint("one", "1")]);
-    let summary = sorted(&now, &both, keep);
+    let summary = summarize_usable(&now, &both, keep);
     assert!(
         summary.starts_with("Few/one Nothing there is no ConstraintTemplate"),
         "{summary}"
     );
-    assert_eq!(sorted(&entries(&[template(number)]), &both, keep), "few: \n");
+    assert_eq!(summarize_usable(&entries(&[template(number)]), &both, keep), "few: \n");
 }
 
 #[test]
 fn constraints_of_an_invalid_template_are_not_used() {
     let number = "{ most: { type: integer } }";
-    let all = entries(&[template(number), constraint("one", "1"), absolute("pods")]);
-    let mut usable = DefinitionSet::of_files(all.clone()).usable(&[], OnBadDefinition::KeepLast);
+    let all = entries(&[
+        template(number),
+        constraint("one", "1"),
+        chain_with_absolute_path("pods"),
+    ]);
+    let mut usable = DefinitionSet::of_files(all.clone()).usable_definitions(&[], OnBadDefinition::KeepLast);
     let path = Path::new("ConstraintTemplate/few");
     usable.set_aside(
         path,
@@ -290,17 +294,21 @@ fn constraints_of_an_invalid_template_are_not_used() {
         false,
         (&[], OnBadDefinition::KeepLast),
     );
-    let bad_paths: Vec<_> = usable.bad.iter().map(|bad| bad.path.display().to_string()).collect();
+    let bad_paths: Vec<_> = usable
+        .bad_definitions
+        .iter()
+        .map(|bad| bad.path.display().to_string())
+        .collect();
     assert_eq!(bad_paths, ["ConstraintTemplate/few", "Few/one"]);
-    let chains = usable.served().chains().unwrap();
+    let chains = usable.served_set().chains().unwrap();
     assert_eq!(chains.len(), 1, "{chains:?}");
-    let mut usable = DefinitionSet::of_files(all.clone()).usable(&all, OnBadDefinition::KeepLast);
+    let mut usable = DefinitionSet::of_files(all.clone()).usable_definitions(&all, OnBadDefinition::KeepLast);
     usable.set_aside(
         path,
         vec!["it does not compile".to_owned()],
         false,
         (&all, OnBadDefinition::KeepLast),
     );
-    assert_eq!(usable.bad.len(), 1);
-    assert_eq!(usable.served().chains().unwrap().len(), 2);
+    assert_eq!(usable.bad_definitions.len(), 1);
+    assert_eq!(usable.served_set().chains().unwrap().len(), 2);
 }

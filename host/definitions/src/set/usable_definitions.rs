@@ -96,7 +96,7 @@ pub struct Usable {
     /// The valid definitions.
     pub set: DefinitionSet,
     /// The definitions that cannot be used, sorted by path.
-    pub bad: Vec<BadDefinition>,
+    pub bad_definitions: Vec<BadDefinition>,
     /// The texts of the last valid versions that are served instead of unusable definitions.
     previous_versions: Vec<DefinitionFile>,
     withheld_paths: Vec<PathBuf>,
@@ -109,20 +109,20 @@ impl DefinitionSet {
     /// `in_force` are the texts that are live now. If two definitions conflict, the one that is live now stays. If
     /// neither is live, the one whose path sorts first stays, so that all replicas make the same choice.
     #[must_use]
-    pub fn usable(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
-        self.usable_if(in_force, on_bad, &|_| Vec::new())
+    pub fn usable_definitions(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
+        self.usable_definitions_with_check(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// Divides the set like [`usable`](Self::usable), but also calls the function `mistakes_of` for the chain of each
-    /// entry. If the function returns a mistake, the entry is unusable.
+    /// Divides the set like [`usable_definitions`](Self::usable_definitions), but also calls the function `mistakes_of`
+    /// for the chain of each entry. If the function returns a mistake, the entry is unusable.
     #[must_use]
-    pub fn usable_if(
+    pub fn usable_definitions_with_check(
         &self,
         in_force: &[DefinitionFile],
         on_bad: OnBadDefinition,
         mistakes_of: &dyn Fn(&ChainDefinition) -> Vec<Mistake>,
     ) -> Usable {
-        let (files, mut entries): (Vec<_>, Vec<_>) = self.all().cloned().partition(is_file);
+        let (files, mut entries): (Vec<_>, Vec<_>) = self.all_files().cloned().partition(is_file);
         let mut chains = Chains::default();
         // The definitions in files are added before the entries. If a file and an entry conflict, the conflict is found
         // when the entry is added, so the entry is set aside, not the file.
@@ -137,42 +137,42 @@ impl DefinitionSet {
             set: self,
             chains,
             files,
-            unusable: Vec::new(),
-            bad: Vec::new(),
+            unusable_files: Vec::new(),
+            bad_definitions: Vec::new(),
             previous_versions: Vec::new(),
         };
         let has_entries = !entries.is_empty();
         for entry in entries {
-            match classifier.take(&entry, mistakes_of) {
+            match classifier.accept_entry(&entry, mistakes_of) {
                 Ok(()) => classifier.files.push(entry),
-                Err(mistakes) => classifier.reject(entry, texts(&mistakes)),
+                Err(mistakes) => classifier.reject(entry, mistake_texts(&mistakes)),
             }
         }
-        classifier.bad.sort_by(|a, b| a.path.cmp(&b.path));
+        classifier.bad_definitions.sort_by(|a, b| a.path.cmp(&b.path));
         if on_bad == OnBadDefinition::KeepLast {
-            let mut all_bad = std::mem::take(&mut classifier.bad);
+            let mut all_bad = std::mem::take(&mut classifier.bad_definitions);
             for bad in &mut all_bad {
                 let last = in_force.iter().find(|file| file.path == bad.path);
-                if let Some(last) = last.filter(|last| classifier.take(last, mistakes_of).is_ok()) {
+                if let Some(last) = last.filter(|last| classifier.accept_entry(last, mistakes_of).is_ok()) {
                     classifier.previous_versions.push(last.clone());
                     bad.served = Served::LastVersion;
                 }
             }
-            classifier.bad = all_bad;
+            classifier.bad_definitions = all_bad;
         }
         if has_entries {
             classifier.reject_unbound(in_force, on_bad, mistakes_of);
         }
         let Classifier {
             files,
-            unusable,
-            bad,
+            unusable_files: unusable,
+            bad_definitions: bad,
             previous_versions,
             ..
         } = classifier;
         Usable {
-            set: self.with_contents(files).with_unusable(unusable),
-            bad,
+            set: self.with_contents(files).with_unusable_files(unusable),
+            bad_definitions: bad,
             previous_versions,
             withheld_paths: Vec::new(),
         }
@@ -185,19 +185,19 @@ struct Classifier<'a> {
     /// The definitions of all files, and of the entries that were found usable so far.
     chains: Chains,
     files: Vec<DefinitionFile>,
-    unusable: Vec<DefinitionFile>,
-    bad: Vec<BadDefinition>,
+    unusable_files: Vec<DefinitionFile>,
+    bad_definitions: Vec<BadDefinition>,
     previous_versions: Vec<DefinitionFile>,
 }
 
 impl Classifier<'_> {
     fn reject(&mut self, entry: DefinitionFile, reasons: Vec<String>) {
-        self.bad.push(BadDefinition {
+        self.bad_definitions.push(BadDefinition {
             id: id_of(self.set, &entry),
             reasons,
             ..BadDefinition::new(&entry.path, Served::Nothing, false)
         });
-        self.unusable.push(entry);
+        self.unusable_files.push(entry);
     }
 
     /// Rejects every entry that depends on a definition which is missing or contradicts the entry. For example, a
@@ -210,7 +210,7 @@ impl Classifier<'_> {
     ) {
         loop {
             let mut is_done = true;
-            for (path, reasons) in texts_by_file(&self.binding_mistakes()) {
+            for (path, reasons) in mistake_texts_by_file(&self.binding_mistakes()) {
                 let position_in =
                     |files: &[DefinitionFile]| files.iter().position(|file| file.path == path && !is_file(file));
                 let previous_index = position_in(&self.previous_versions);
@@ -225,12 +225,16 @@ impl Classifier<'_> {
                     continue;
                 }
                 is_done = false;
-                self.chains.forget(&path.display().to_string());
+                self.chains.forget_file(&path.display().to_string());
                 let keeps_last = on_bad == OnBadDefinition::KeepLast && previous_index.is_none();
                 let file_in_force = in_force.iter().find(|file| keeps_last && file.path == path);
-                let last = file_in_force.filter(|last| self.take(last, mistakes_of).is_ok());
+                let last = file_in_force.filter(|last| self.accept_entry(last, mistakes_of).is_ok());
                 self.previous_versions.extend(last.cloned());
-                if let Some(bad) = self.bad.iter_mut().find(|bad_definition| bad_definition.path == path) {
+                if let Some(bad) = self
+                    .bad_definitions
+                    .iter_mut()
+                    .find(|bad_definition| bad_definition.path == path)
+                {
                     bad.served = last.map_or(Served::Nothing, |_| Served::LastVersion);
                 }
             }
@@ -238,7 +242,7 @@ impl Classifier<'_> {
                 break;
             }
         }
-        self.bad.sort_by(|a, b| a.path.cmp(&b.path));
+        self.bad_definitions.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
     fn binding_mistakes(&self) -> Mistakes {
@@ -247,7 +251,7 @@ impl Classifier<'_> {
         mistakes
     }
 
-    fn take(
+    fn accept_entry(
         &mut self,
         entry: &DefinitionFile,
         mistakes_of: &dyn Fn(&ChainDefinition) -> Vec<Mistake>,
@@ -257,9 +261,9 @@ impl Classifier<'_> {
         self.chains
             .add_all(read_file.definitions.iter().flatten(), &mut mistakes);
         let file = entry.path.display().to_string();
-        mistakes.extend(self.chains.of_file(&file).flat_map(mistakes_of));
+        mistakes.extend(self.chains.chains_of_file(&file).flat_map(mistakes_of));
         if !mistakes.is_empty() {
-            self.chains.forget(&file);
+            self.chains.forget_file(&file);
         }
         mistakes.into_result(())
     }
@@ -277,7 +281,7 @@ impl Usable {
 
     /// Returns the set to serve. It consists of the usable definitions, and of the last valid versions that are served
     /// instead of unusable definitions.
-    pub fn served(&self) -> DefinitionSet {
+    pub fn served_set(&self) -> DefinitionSet {
         let is_served = |file: &&DefinitionFile| !self.withheld_paths.contains(&file.path);
         let files = self.set.files().iter().filter(is_served).chain(&self.previous_versions);
         self.set.with_contents(files.cloned().collect())
@@ -314,17 +318,17 @@ impl Usable {
         } else {
             let (entry, files): (Vec<_>, Vec<_>) = self.set.files().iter().cloned().partition(has_path);
             id = entry.first().and_then(|entry| id_of(&self.set, entry));
-            let unusable = [self.set.unusable(), &entry].concat();
-            self.set = self.set.with_contents(files).with_unusable(unusable);
+            let unusable = [self.set.unusable_files(), &entry].concat();
+            self.set = self.set.with_contents(files).with_unusable_files(unusable);
         }
         let keeps = is_file || on_bad == OnBadDefinition::KeepLast;
         let last = in_force.iter().find(|file| has_path(file)).filter(|_| keeps);
         self.previous_versions.extend(last.cloned());
-        let fits = last.is_some() && self.served().chains().is_ok();
+        let fits = last.is_some() && self.served_set().chains().is_ok();
         if !fits {
             self.previous_versions.retain(|previous| previous.path != path);
         }
-        self.bad.push(BadDefinition {
+        self.bad_definitions.push(BadDefinition {
             path: path.to_owned(),
             id,
             reasons,
@@ -333,7 +337,7 @@ impl Usable {
         });
         // Another entry may depend on the entry that was just set aside. For example, a constraint cannot be used
         // without its template. Such an entry is set aside too.
-        let unbound_entry = texts_by_file(&self.served().definitions().err().unwrap_or_default())
+        let unbound_entry = mistake_texts_by_file(&self.served_set().definitions().err().unwrap_or_default())
             .into_iter()
             .find(|(path, _)| self.is_served_entry(path));
         if let Some((path, reasons)) = unbound_entry {
@@ -361,11 +365,11 @@ fn is_file(file: &DefinitionFile) -> bool {
     file.kind == StoreKind::Files
 }
 
-fn texts(mistakes: &Mistakes) -> Vec<String> {
+fn mistake_texts(mistakes: &Mistakes) -> Vec<String> {
     mistakes.iter().map(ToString::to_string).collect()
 }
 
-fn texts_by_file(mistakes: &Mistakes) -> BTreeMap<PathBuf, Vec<String>> {
+fn mistake_texts_by_file(mistakes: &Mistakes) -> BTreeMap<PathBuf, Vec<String>> {
     let mut files: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     for mistake in mistakes {
         let file_mistakes = files.entry(PathBuf::from(&mistake.location.file)).or_default();

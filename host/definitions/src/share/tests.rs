@@ -18,7 +18,7 @@ fn a_share_is_parsed_and_written() {
         assert_eq!(serde_json::from_str::<Share>(&json).unwrap(), share);
     }
     assert_eq!("07.50%".parse::<Share>().unwrap().to_string(), "7.5%");
-    assert_eq!(Share::ALL.to_string(), "100%");
+    assert_eq!(Share::WHOLE.to_string(), "100%");
     assert_eq!(Share::of_ten_thousand(0), None);
     assert_eq!(Share::of_ten_thousand(10_001), None);
 }

@@ -16,12 +16,12 @@ use tokio::sync::{Mutex, watch};
 use super::{
     DefinitionStore, StoreError, StoreKind,
     enforcement_loss::enforces_less,
-    reading::{EXTENSIONS, FilesRead, QUIET, SettledRead, empty_directory, file_mistake, is_definition},
+    reading::{EXTENSIONS, FilesRead, QUIET_TIME, SettledRead, empty_directory_mistake, file_mistake, is_definition},
     write::{remove_drafts, write},
 };
 use crate::{
     DefinitionFile, DefinitionId, Definitions, DocumentForms, FileChange, Mistake, Mistakes,
-    change::{file_of, free_path},
+    change::{free_path, new_file_path},
 };
 
 /// Removals take effect after the files have been unchanged for this time, because a file may be half-written.
@@ -42,11 +42,11 @@ pub struct FileStore {
     /// The state of the files just before they were last read; `None` if they have not been read.
     last_fingerprint: watch::Sender<Option<Fingerprint>>,
     /// The texts and definitions that were last read without mistakes; `None` if there are none.
-    complete: Mutex<Option<Complete>>,
+    last_complete: Mutex<Option<CompleteRead>>,
     watch: Mutex<Option<Watch>>,
-    /// The files that other programs are writing. They are tracked from the first call of `changed` on.
+    /// The files that other programs are writing. They are tracked from the first call of `wait_for_change` on.
     writers: OnceLock<FileWriters>,
-    empty: Mutex<Vec<Mistake>>,
+    empty_directory_warnings: Mutex<Vec<Mistake>>,
     config: WatchConfig,
     writer_timeout: Duration,
     forms: DocumentForms,
@@ -58,10 +58,10 @@ impl FileStore {
         Self {
             paths: paths.into(),
             last_fingerprint: watch::Sender::new(None),
-            complete: Mutex::default(),
+            last_complete: Mutex::default(),
             watch: Mutex::default(),
             writers: OnceLock::new(),
-            empty: Mutex::default(),
+            empty_directory_warnings: Mutex::default(),
             config: WatchConfig::default(),
             writer_timeout: WRITER_TIMEOUT,
             forms: DocumentForms::default(),
@@ -70,7 +70,7 @@ impl FileStore {
 
     /// Sets the policy systems whose documents the files may contain.
     #[must_use]
-    pub fn of_forms(self, forms: &DocumentForms) -> Self {
+    pub fn with_forms(self, forms: &DocumentForms) -> Self {
         Self {
             forms: forms.clone(),
             ..self
@@ -93,9 +93,9 @@ impl FileStore {
     /// Warns about each directory that has become empty since the last read: without chains, every request passes.
     async fn warn_of_empty_directories(&self) -> Result<(), StoreError> {
         let paths = self.paths.clone();
-        let find = move || paths.iter().filter_map(|path| empty_directory(path)).collect();
-        let now: Vec<_> = self.blocking(find).await?;
-        let mut before = self.empty.lock().await;
+        let find = move || paths.iter().filter_map(|path| empty_directory_mistake(path)).collect();
+        let now: Vec<_> = self.run_blocking(find).await?;
+        let mut before = self.empty_directory_warnings.lock().await;
         for warning in now.iter().filter(|warning| !before.contains(warning)) {
             tracing::warn!("no chain of this directory is called: {warning}");
         }
@@ -103,7 +103,10 @@ impl FileStore {
         Ok(())
     }
 
-    async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
         let result = on_thread_for_long_work(work).await;
         result.map_err(|error| StoreError::Unreachable {
             store: self.location(),
@@ -111,7 +114,7 @@ impl FileStore {
         })
     }
 
-    async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, FilesRead), StoreError> {
+    async fn read_complete(&self, last: Option<CompleteRead>) -> Result<(Fingerprint, FilesRead), StoreError> {
         let (mut reading, last) = (SettledRead::default(), Arc::new(last));
         let mut has_logged = false;
         loop {
@@ -119,20 +122,20 @@ impl FileStore {
             let (paths, before, forms) = (self.paths.clone(), last.clone(), self.forms.clone());
             let look = move || {
                 let quiet = |files_read: &FilesRead| match &*before {
-                    Some(last) if last.loses(files_read, &forms) => REMOVAL_QUIET,
-                    _ => QUIET,
+                    Some(last) if last.loses_definitions(files_read, &forms) => REMOVAL_QUIET,
+                    _ => QUIET_TIME,
                 };
                 // The state of the files is recorded before their texts are read. If a file changes in between, the
                 // next comparison with the recorded state finds this change.
                 let fingerprint = Fingerprint::read_extensions(paths.iter().cloned(), EXTENSIONS);
-                (fingerprint, reading.look(&paths, quiet), reading)
+                (fingerprint, reading.look_once_more(&paths, quiet), reading)
             };
             let (fingerprint, outcome);
-            (fingerprint, outcome, reading) = self.blocking(look).await?;
+            (fingerprint, outcome, reading) = self.run_blocking(look).await?;
             match outcome {
                 Ok(files_read) => return Ok((fingerprint, files_read)),
                 Err(pause) => {
-                    if pause > QUIET && !std::mem::replace(&mut has_logged, true) {
+                    if pause > QUIET_TIME && !std::mem::replace(&mut has_logged, true) {
                         tracing::info!(
                             "the definitions have less in them than before, or more exceptions; this goes live if \
                              they are unchanged for {}",
@@ -164,24 +167,24 @@ impl DefinitionStore for FileStore {
 
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
         let directory = self.paths.iter().find(|path| path.is_dir())?;
-        Some(free_path(file_of(id, directory), &[]))
+        Some(free_path(new_file_path(id, directory), &[]))
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        let last = self.complete.lock().await.clone();
+        let last = self.last_complete.lock().await.clone();
         if self.last_fingerprint.borrow().is_none() {
             let paths = self.paths.clone();
-            self.blocking(move || remove_drafts(&paths)).await?;
+            self.run_blocking(move || remove_drafts(&paths)).await?;
         }
         let (fingerprint, files_read) = self.read_complete(last).await?;
         self.last_fingerprint.send_replace(Some(fingerprint));
         self.warn_of_empty_directories().await?;
-        let mut complete = self.complete.lock().await;
-        // The caller may drop this future while `blocking` runs. Everything that was moved into the closure is then
+        let mut complete = self.last_complete.lock().await;
+        // The caller may drop this future while `run_blocking` runs. Everything that was moved into the closure is then
         // lost, so the closure gets clones.
         let (last, forms) = (complete.clone(), self.forms.clone());
         let (now, mut files_read) = self
-            .blocking(move || (Complete::after(last, &files_read, &forms), files_read))
+            .run_blocking(move || (CompleteRead::from_read(last, &files_read, &forms), files_read))
             .await?;
         *complete = Some(now);
         files_read.files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -189,9 +192,9 @@ impl DefinitionStore for FileStore {
     }
 
     async fn set_last_live(&self, files: Vec<DefinitionFile>) {
-        let mut complete = self.complete.lock().await;
+        let mut complete = self.last_complete.lock().await;
         let forms = self.forms.clone();
-        let before = self.blocking(move || Complete::after(None, &FilesRead::of_files(files), &forms));
+        let before = self.run_blocking(move || CompleteRead::from_read(None, &FilesRead::of_files(files), &forms));
         *complete = before.await.ok();
     }
 
@@ -205,17 +208,17 @@ impl DefinitionStore for FileStore {
                 source: io::Error::other(reason),
             });
         }
-        let mut complete = self.complete.lock().await;
+        let mut complete = self.last_complete.lock().await;
         let (last, forms) = (complete.clone(), self.forms.clone());
-        let update = self.blocking(move || {
+        let update = self.run_blocking(move || {
             write(&changes)?;
-            Ok::<_, StoreError>(last.map(|last| last.with(&changes, &forms)))
+            Ok::<_, StoreError>(last.map(|last| last.with_changes(&changes, &forms)))
         });
         *complete = update.await??;
         Ok(())
     }
 
-    async fn changed(&self) {
+    async fn wait_for_change(&self) {
         let mut fingerprints = self.last_fingerprint.subscribe();
         let mut watch = self.watch.lock().await;
         loop {
@@ -225,11 +228,11 @@ impl DefinitionStore for FileStore {
             };
             let watch = match &mut *watch {
                 Some(watch) => {
-                    watch.expect(fingerprint);
+                    watch.set_fingerprint(fingerprint);
                     watch
                 }
                 none => {
-                    let watch = none.insert(Watch::since(fingerprint, self.config));
+                    let watch = none.insert(Watch::from_fingerprint(fingerprint, self.config));
                     self.writers.get_or_init(|| watch.writers());
                     watch
                 }
@@ -245,13 +248,13 @@ impl DefinitionStore for FileStore {
 /// The files that were last read without mistakes, and their definitions. Later reads are compared with them: if a
 /// later read enforces less, for example because a rule is missing, one of the files may be half-written.
 #[derive(Clone, Debug, Default)]
-struct Complete {
+struct CompleteRead {
     files: Vec<DefinitionFile>,
     definitions: Option<Arc<Definitions>>,
 }
 
-impl Complete {
-    fn after(last: Option<Self>, files_read: &FilesRead, forms: &DocumentForms) -> Self {
+impl CompleteRead {
+    fn from_read(last: Option<Self>, files_read: &FilesRead, forms: &DocumentForms) -> Self {
         let last = last.unwrap_or_default();
         if last.definitions.is_some() && last.files == files_read.files {
             return last;
@@ -265,19 +268,19 @@ impl Complete {
         }
     }
 
-    fn with(self, changes: &[FileChange], forms: &DocumentForms) -> Self {
+    fn with_changes(self, changes: &[FileChange], forms: &DocumentForms) -> Self {
         let mut files = self.files.clone();
         for change in changes {
             files.retain(|file| file.path != change.path);
             let new_text = change.after.as_ref();
             files.extend(new_text.map(|text| DefinitionFile::file(&change.path, text)));
         }
-        Self::after(Some(self), &FilesRead::of_files(files), forms)
+        Self::from_read(Some(self), &FilesRead::of_files(files), forms)
     }
 
     /// Returns whether a file may be half-written. This is the case if a file was truncated, if a new file is blank, or
     /// if all definitions together enforce less than before.
-    fn loses(&self, files_read: &FilesRead, forms: &DocumentForms) -> bool {
+    fn loses_definitions(&self, files_read: &FilesRead, forms: &DocumentForms) -> bool {
         if files_read.files == self.files {
             return false;
         }

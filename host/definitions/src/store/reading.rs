@@ -18,12 +18,12 @@ use crate::{
 };
 
 /// The maximum number of reads. If the files have changed during each of them, this is a mistake.
-const ATTEMPTS: usize = 10;
+const ATTEMPT_COUNT_MAX: usize = 10;
 
 pub(super) const EXTENSIONS: Extensions = &["yaml", "yml", "json"];
 
 /// If all files have been unchanged for this time, they count as complete.
-pub(super) const QUIET: Duration = Duration::from_millis(50);
+pub(super) const QUIET_TIME: Duration = Duration::from_millis(50);
 
 /// Reads these files, and the files `*.yaml`, `*.yml` and `*.json` of these directories, without their subdirectories,
 /// hidden files and editors' backups. A directory may be empty. This function blocks.
@@ -44,7 +44,7 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Vec<DefinitionFile>, Mistakes> {
 pub(crate) fn read_readable_files(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
     let mut reading = SettledRead::default();
     loop {
-        match reading.look(paths, |_| QUIET) {
+        match reading.look_once_more(paths, |_| QUIET_TIME) {
             Ok(files_read) => {
                 mistakes.extend(files_read.mistakes);
                 return files_read.files;
@@ -93,11 +93,11 @@ pub(super) struct SettledRead {
 }
 
 impl SettledRead {
-    /// Returns the texts if the files have been unchanged for `quiet`; otherwise, the time until the next attempt.
-    pub(super) fn look(
+    /// Returns the texts if the files have been unchanged for `quiet_time`; otherwise, the time until the next attempt.
+    pub(super) fn look_once_more(
         &mut self,
         paths: &[PathBuf],
-        quiet: impl Fn(&FilesRead) -> Duration,
+        quiet_time: impl Fn(&FilesRead) -> Duration,
     ) -> Result<FilesRead, Duration> {
         loop {
             let listing = FileListing::new(paths);
@@ -106,8 +106,8 @@ impl SettledRead {
             {
                 return Ok(files_read);
             }
-            if self.attempts == ATTEMPTS {
-                return Ok(kept_changing(paths));
+            if self.attempts == ATTEMPT_COUNT_MAX {
+                return Ok(unsettled_files(paths));
             }
             self.attempts += 1;
             self.listing = listing;
@@ -115,7 +115,7 @@ impl SettledRead {
             let Some(files_read) = &self.last_read else {
                 continue;
             };
-            let rest = quiet(files_read).saturating_sub(self.listing.age());
+            let rest = quiet_time(files_read).saturating_sub(self.listing.age());
             if !rest.is_zero() {
                 return Err(rest);
             }
@@ -123,7 +123,7 @@ impl SettledRead {
     }
 }
 
-fn kept_changing(paths: &[PathBuf]) -> FilesRead {
+fn unsettled_files(paths: &[PathBuf]) -> FilesRead {
     let mut files_read = FilesRead::default();
     let message = "the file kept changing while it was read";
     let mistakes = paths
@@ -186,14 +186,14 @@ impl FileListing {
             ..FilesRead::default()
         };
         for (path, stamp) in &self.files {
-            match document::text_of(path) {
+            match document::read_file_text(path) {
                 // A symbolic link may have got another target after the files were listed. The file at this path is
                 // then not the listed one, so the read is given up.
                 Ok((_, metadata)) if *stamp != Some(Stamp::from_metadata(&metadata)) => return None,
                 Ok((text, _)) => files_read.files.push(DefinitionFile::file(path, text)),
                 Err(mut mistake) => {
                     if mistake.fix.is_empty() {
-                        mistake.fix = fix_of_unread(path).to_owned();
+                        mistake.fix = unread_file_fix(path).to_owned();
                     }
                     files_read.mistakes.push(mistake);
                 }
@@ -207,7 +207,7 @@ fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
     metadata.ok().map(|metadata| Stamp::from_metadata(&metadata))
 }
 
-fn fix_of_unread(path: &Path) -> &'static str {
+fn unread_file_fix(path: &Path) -> &'static str {
     match path.symlink_metadata() {
         Ok(_) => "let it be a file that can be read, or delete it to remove its definitions",
         Err(_) => {
@@ -240,7 +240,7 @@ pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Returns a warning if `path` is a directory without definitions. It names a file with a possibly misspelt extension.
-pub fn empty_directory(path: &Path) -> Option<Mistake> {
+pub fn empty_directory_mistake(path: &Path) -> Option<Mistake> {
     let entries = fs::read_dir(path).ok()?.flatten().map(|entry| entry.path());
     let files: Vec<_> = entries.filter(|file| file.is_file()).collect();
     if files.iter().any(|file| is_definition(file)) {

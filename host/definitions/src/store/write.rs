@@ -74,7 +74,7 @@ impl StagedChange {
             source,
         };
         let path = real_path(change).map_err(failed)?;
-        let existing = text_of(&path).map_err(failed)?;
+        let existing = read_if_exists(&path).map_err(failed)?;
         // A file whose text ends inside a UTF-8 character was truncated. Such a file may be replaced, although it does
         // not contain the text that the change expects.
         let is_cut = existing
@@ -85,7 +85,7 @@ impl StagedChange {
             return Err(StoreError::ChangedMeanwhile { path });
         }
         let staged = Self {
-            draft: draft(&path, change).map_err(failed)?,
+            draft: write_draft(&path, change).map_err(failed)?,
             path,
             is_new: change.before.is_none(),
             is_removed: change.after.is_none(),
@@ -104,15 +104,15 @@ impl StagedChange {
     }
 }
 
-/// A draft's name is this prefix, followed by `RANDOM` random letters and digits.
-const PREFIX: &str = ".admittance-";
-const RANDOM: usize = 6;
+/// A draft's name is this prefix, followed by `RANDOM_LENGTH` random letters and digits.
+const DRAFT_PREFIX: &str = ".admittance-";
+const RANDOM_LENGTH: usize = 6;
 
 /// Writes the new text to a draft in the file's directory. If the file exists, the draft gets its mode and owner.
-fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
+fn write_draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     let mut draft = tempfile::Builder::new()
-        .prefix(PREFIX)
-        .rand_bytes(RANDOM)
+        .prefix(DRAFT_PREFIX)
+        .rand_bytes(RANDOM_LENGTH)
         // The umask of the process removes bits from this mode.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory(path))?;
@@ -126,7 +126,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
         )]
         let existing = OpenOptions::new()
             .write(true)
-            .custom_flags(file::NO_WAIT)
+            .custom_flags(file::NON_BLOCKING_FLAGS)
             .open(path)?
             .metadata()?;
         let drafted = draft.as_file().metadata()?;
@@ -161,8 +161,8 @@ pub(super) fn remove_drafts(paths: &[PathBuf]) {
 }
 
 fn is_draft(name: &OsStr) -> bool {
-    let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-    random.is_some_and(|random| random.len() == RANDOM && random.chars().all(|c| c.is_ascii_alphanumeric()))
+    let random = name.to_str().and_then(|name| name.strip_prefix(DRAFT_PREFIX));
+    random.is_some_and(|random| random.len() == RANDOM_LENGTH && random.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 
 /// Returns whether a running program has locked the draft, so that it must not be removed.
@@ -171,7 +171,7 @@ fn is_locked(path: &Path) -> bool {
     matches!(locked, Ok(Err(TryLockError::WouldBlock)))
 }
 
-fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
+fn read_if_exists(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match file::read(path, LARGEST_FILE as u64) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -1,7 +1,7 @@
 use crate::{certificates, load_text};
 
 /// (phase of the chain, its rule, whether the warning about ephemeral containers is expected)
-const TABLE: [(&str, &str, bool); 12] = [
+const RULES: [(&str, &str, bool); 12] = [
     ("Validating", "operations: [CREATE, UPDATE], resources: [pods]", true),
     ("Validating", "operations: [CREATE], resources: [pods]", true),
     ("Validating", "operations: ['*'], resources: ['*']", true),
@@ -30,7 +30,7 @@ const TABLE: [(&str, &str, bool); 12] = [
 
 #[test]
 fn rules_without_ephemeral_containers_cause_warnings() {
-    for (phase, rule, forgets) in TABLE {
+    for (phase, rule, forgets) in RULES {
         let text = format!(
             "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: images }}\n\
                  spec:\n  phase: {phase}\n  rules: [{{ {rule} }}]\n  \
@@ -152,8 +152,11 @@ fn a_rule_entry_that_matches_nothing_is_reported_with_its_location() {
 fn a_ca_with_a_short_rsa_key_is_reported_with_the_key_size() {
     let short = include_str!("../../../webhook/tests/webhook/short_key/ca.pem");
     for (bundle, expected) in [
-        (certificates::bundle(), false),
-        (certificates::encode(&[certificates::pem(), short].concat()), true),
+        (certificates::ca_bundle(), false),
+        (
+            certificates::encode_base64(&[certificates::ca_pem(), short].concat()),
+            true,
+        ),
     ] {
         let text = format!(
             "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: c }}\nspec:\n  rules: [{{ \

@@ -62,10 +62,11 @@ impl RecordedAnswer {
         if is_different {
             return Some(format!("{self}; here: {decision_text}"));
         }
-        self.different_notes(outcome).or_else(|| self.different_object(outcome))
+        self.note_difference(outcome)
+            .or_else(|| self.object_difference(outcome))
     }
 
-    fn different_notes(&self, outcome: &Outcome) -> Option<String> {
+    fn note_difference(&self, outcome: &Outcome) -> Option<String> {
         let expected_warnings: Vec<&str> = self
             .warnings
             .iter()
@@ -79,12 +80,12 @@ impl RecordedAnswer {
         let audit = self.audit.iter().flatten();
         let mut expected_notes: Vec<(&str, Value)> = audit
             .filter(|(key, _)| !key.starts_with("apiserver.") && !key.starts_with("pod-security."))
-            .filter_map(|(key, value)| Some((key.rsplit('/').next()?, parsed(value.as_str()?))))
+            .filter_map(|(key, value)| Some((key.rsplit('/').next()?, parse_or_text(value.as_str()?))))
             .collect();
         let mut actual_notes: Vec<(&str, Value)> = outcome
             .audit_annotations
             .iter()
-            .map(|note| (note.key.as_str(), parsed(&note.value)))
+            .map(|note| (note.key.as_str(), parse_or_text(&note.value)))
             .collect();
         expected_notes.sort_by_key(|(key, _)| *key);
         actual_notes.sort_by_key(|(key, _)| *key);
@@ -95,29 +96,29 @@ impl RecordedAnswer {
             .then(|| format!("audit annotations {expected_notes:?}; here: {actual_notes:?}"))
     }
 
-    fn different_object(&self, outcome: &Outcome) -> Option<String> {
+    fn object_difference(&self, outcome: &Outcome) -> Option<String> {
         let expected = self.object.as_ref().filter(|object| object["kind"] != "Status")?;
-        let mut actual = defaulted(outcome.object.as_ref()?.value().clone());
+        let mut actual = with_defaults(outcome.object.as_ref()?.value().clone());
         let metadata = actual["metadata"].as_object_mut()?;
-        metadata.retain(|field, _| !OF_SERVER.contains(&field.as_str()));
+        metadata.retain(|field, _| !SERVER_METADATA.contains(&field.as_str()));
         if actual["kind"] == "PodExecOptions" {
             return None;
         }
-        different("", expected, &actual)
+        first_difference("", expected, &actual)
     }
 }
 
 /// The API server sets these fields in the `metadata` of every object. The objects in the recorded test cases do not
 /// contain them.
-const OF_SERVER: [&str; 4] = ["uid", "creationTimestamp", "managedFields", "resourceVersion"];
+const SERVER_METADATA: [&str; 4] = ["uid", "creationTimestamp", "managedFields", "resourceVersion"];
 
-fn parsed(text: &str) -> Value {
+fn parse_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
 /// The fields that the API server itself sets in objects, such as `status`. It sets some of them between two policies,
 /// and others after the last policy. They are not compared.
-const FILLED_IN: [&str; 28] = [
+const DEFAULTED_FIELDS: [&str; 28] = [
     "defaultMode",
     "kubernetes.io/metadata.name",
     "replicas",
@@ -149,18 +150,18 @@ const FILLED_IN: [&str; 28] = [
 ];
 
 /// Returns the first difference between two objects. Fields that the API server itself sets do not count.
-fn different(path: &str, expected: &Value, actual: &Value) -> Option<String> {
+fn first_difference(path: &str, expected: &Value, actual: &Value) -> Option<String> {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {
             for (key, value) in expected {
                 let path = format!("{path}/{key}");
                 match actual.get(key) {
                     Some(actual_value) => {
-                        if let Some(difference) = different(&path, value, actual_value) {
+                        if let Some(difference) = first_difference(&path, value, actual_value) {
                             return Some(difference);
                         }
                     }
-                    None if FILLED_IN.contains(&key.as_str()) => {}
+                    None if DEFAULTED_FIELDS.contains(&key.as_str()) => {}
                     None if is_of_jobs(value) || is_empty(value) => {}
                     None => return Some(format!("object{path}: {value}; here: nothing")),
                 }
@@ -173,7 +174,7 @@ fn different(path: &str, expected: &Value, actual: &Value) -> Option<String> {
         (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {
             let mut pairs = expected.iter().zip(actual).enumerate();
             pairs.find_map(|(index, (expected_item, actual_item))| {
-                different(&format!("{path}/{index}"), expected_item, actual_item)
+                first_difference(&format!("{path}/{index}"), expected_item, actual_item)
             })
         }
         _ if expected == actual => None,
@@ -198,7 +199,7 @@ fn is_of_jobs(value: &Value) -> bool {
 
 /// Sets the default values that the API server sets in an object. Only defaults that occur in the recorded cases are
 /// known.
-pub(crate) fn defaulted(mut object: Value) -> Value {
+pub(crate) fn with_defaults(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata
             .entry("uid")
@@ -252,7 +253,7 @@ pub(crate) fn defaulted(mut object: Value) -> Value {
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
-            container_defaults(container);
+            add_container_defaults(container);
         }
     }
     if is_pod {
@@ -264,7 +265,7 @@ pub(crate) fn defaulted(mut object: Value) -> Value {
     object
 }
 
-fn container_defaults(container: &mut Value) {
+fn add_container_defaults(container: &mut Value) {
     let image = container["image"].as_str().unwrap_or_default();
     let policy = match image.rsplit_once(':') {
         None | Some((_, "latest")) => "Always",

@@ -123,7 +123,7 @@ impl ConformanceCluster {
             sorted.insert((chain.phase != Phase::Mutating, chain.name.clone()), chain);
         }
         Self {
-            chains: sorted.into_values().map(|chain| built(chain, &reader)).collect(),
+            chains: sorted.into_values().map(|chain| build_chain(chain, &reader)).collect(),
             namespaces,
         }
     }
@@ -140,7 +140,7 @@ impl ConformanceCluster {
     }
 }
 
-fn built(chain: ChainDefinition, reader: &Arc<dyn ClusterReader>) -> Chain {
+fn build_chain(chain: ChainDefinition, reader: &Arc<dyn ClusterReader>) -> Chain {
     let stages = chain.stages.into_iter().map(|stage| {
         let Some(cel) = stage.hook.get::<CelDefinition>() else {
             panic!("{}: not a policy", chain.name);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{assert_differences, chains, differences, lines};
+use crate::{assert_differences, differences, load_chains, read_lines};
 
 #[derive(Deserialize)]
 struct DocumentCase {
@@ -22,10 +22,10 @@ struct DocumentList {
 
 #[test]
 fn documents_are_accepted_and_refused_as_in_kube_apiserver() {
-    let cases: Vec<DocumentCase> = lines("accepts.jsonl");
+    let cases: Vec<DocumentCase> = read_lines("accepts.jsonl");
     let mut different_cases = BTreeMap::new();
     for case in &cases {
-        let outcome = chains(&case.document.items);
+        let outcome = load_chains(&case.document.items);
         if outcome.is_ok() != (case.status == 201) {
             let expected = case.message.as_deref().unwrap_or("accepted");
             let actual = outcome.err().unwrap_or_else(|| "accepted".to_owned());

@@ -8,7 +8,7 @@ use admittance_admission::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{assert_differences, chains, cluster::ConformanceCluster, differences, lines};
+use crate::{assert_differences, cluster::ConformanceCluster, differences, load_chains, read_lines};
 
 #[derive(Deserialize)]
 struct ExpressionCase {
@@ -19,7 +19,7 @@ struct ExpressionCase {
     why: Option<String>,
 }
 
-fn policy(name: &str, validation: &Value) -> [Value; 2] {
+fn policy_and_binding(name: &str, validation: &Value) -> [Value; 2] {
     let rule = json!({
         "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
         "resourceNames": [name],
@@ -40,7 +40,7 @@ fn policy(name: &str, validation: &Value) -> [Value; 2] {
 /// Returns the object for which kube-apiserver evaluated the expressions when they were recorded. The label `gen` of
 /// this object was `c4` for the expressions that begin with `dyn(object).`, and `c0` for all others. If `is_shown` is
 /// true, the label is `c4`.
-fn object(is_shown: bool) -> Object {
+fn config_map(is_shown: bool) -> Object {
     let mut object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},
         "metadata": {
@@ -61,7 +61,7 @@ fn object(is_shown: bool) -> Object {
 
 #[tokio::test]
 async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
-    let cases: Vec<ExpressionCase> = lines("cel.jsonl");
+    let cases: Vec<ExpressionCase> = read_lines("cel.jsonl");
     let mut different_cases = BTreeMap::new();
     let mut all = Vec::new();
     for (index, ExpressionCase { expression, kube, why }) in cases.iter().enumerate() {
@@ -73,7 +73,7 @@ async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
                 "messageExpression": format!("'%s'.format([dyn([dyn({expression})])])"),
             }),
         };
-        match (chains(&policy(&name, &validation)), why) {
+        match (load_chains(&policy_and_binding(&name, &validation)), why) {
             (Ok(chains), None) => all.extend(chains),
             (Err(mistakes), None) => {
                 different_cases.insert(
@@ -103,7 +103,7 @@ async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
             resource: "configmaps".to_owned(),
         };
         let mut request = Request::new(Operation::Create, kind, resource);
-        request = request.with_object(object(expression.starts_with("dyn(object).")));
+        request = request.with_object(config_map(expression.starts_with("dyn(object).")));
         request.name = format!("ev-{index}");
         let outcome = cluster.admit(request).await;
         let Decision::Refused(RequestRefusal {

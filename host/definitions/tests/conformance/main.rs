@@ -22,19 +22,19 @@ use admittance_definitions::{ChainDefinition, load};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-fn data(name: &str) -> PathBuf {
+fn data_path(name: &str) -> PathBuf {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     package.join("tests/conformance/data").join(name)
 }
 
-fn lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
-    let text = fs::read_to_string(data(name)).unwrap();
+fn read_lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
+    let text = fs::read_to_string(data_path(name)).unwrap();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}: {line}")))
         .collect()
 }
 
-fn chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
+fn load_chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("policies.json");
     let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": documents});

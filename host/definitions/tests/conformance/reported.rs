@@ -6,11 +6,11 @@ use admittance_admission::{GroupVersionKind, Object, Operation, Outcome, Request
 use admittance_definitions::load;
 use serde_json::{Value, json};
 
-use crate::{cluster::ConformanceCluster, data};
+use crate::{cluster::ConformanceCluster, data_path};
 
 /// Loads the policy of a bug report, and calls it for the request of the same report. Both are in the directory `name`.
-async fn outcome(name: &str) -> Outcome {
-    let directory = data("reported").join(name);
+async fn replay(name: &str) -> Outcome {
+    let directory = data_path("reported").join(name);
     let chains = load(&[directory.join("policy.yaml")]).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
     let review = fs::read_to_string(directory.join("review.json")).unwrap();
     let review: Value = serde_json::from_str(&review).unwrap();
@@ -40,7 +40,7 @@ async fn mutations_from_bug_reports_have_the_result_of_kube_apiserver() {
         ("map-replace-missing-key", "/metadata/labels/tier", json!("gold")),
         ("map-test-false-skips", "/spec/replicas", json!(1)),
     ] {
-        let outcome = outcome(name).await;
+        let outcome = replay(name).await;
         assert!(outcome.is_allowed(), "{name}: {:?}", outcome.decision);
         let object = outcome.object.unwrap();
         assert_eq!(object.value().pointer(pointer), Some(&expected), "{name}");
@@ -49,7 +49,7 @@ async fn mutations_from_bug_reports_have_the_result_of_kube_apiserver() {
 
 #[tokio::test]
 async fn a_mutation_of_an_unknown_field_is_refused() {
-    let outcome = outcome("map-apply-unknown-field").await;
+    let outcome = replay("map-apply-unknown-field").await;
     let refused = format!("{:?}", outcome.decision);
     assert!(
         refused.contains(".spec.replicaz: field not declared in schema"),
@@ -59,12 +59,12 @@ async fn a_mutation_of_an_unknown_field_is_refused() {
 
 #[tokio::test]
 async fn or_value_accepts_a_value_that_is_not_optional_in_cel() {
-    let chains = load(&[data("reported/cel-orvalue-plain.yaml")]).unwrap();
+    let chains = load(&[data_path("reported/cel-orvalue-plain.yaml")]).unwrap();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
         "spec": {"containers": [{"name": "a", "image": "a"}]},
     });
-    let request = Request::described(Object::from_value(pod), None, None, None, None).unwrap();
+    let request = Request::from_objects(Object::from_value(pod), None, None, None, None).unwrap();
     let outcome = ConformanceCluster::new(chains, Vec::new()).admit(request).await;
     assert!(outcome.is_allowed(), "{:?}", outcome.decision);
 }

@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    answers::{RecordedAnswer, defaulted},
-    assert_differences, chains,
+    answers::{RecordedAnswer, with_defaults},
+    assert_differences,
     cluster::{ConformanceCluster, alice, namespaces},
-    data, differences, lines,
+    data_path, differences, load_chains, read_lines,
 };
 
 #[derive(Deserialize)]
@@ -84,7 +84,7 @@ impl PathTarget {
 }
 
 fn stored_object(object: Value) -> Value {
-    let mut object = defaulted(object);
+    let mut object = with_defaults(object);
     object["metadata"]["resourceVersion"] = json!("3665");
     object
 }
@@ -136,15 +136,15 @@ impl ConformanceRequest {
                 options["container"] = json!(target.query("container").next());
                 (Operation::Connect, vec![(Some(options), None)])
             }
-            ("POST", _) => (Operation::Create, vec![(Some(defaulted(self.body.clone())), None)]),
-            ("PUT", _) => (Operation::Update, vec![(Some(defaulted(self.body.clone())), first)]),
+            ("POST", _) => (Operation::Create, vec![(Some(with_defaults(self.body.clone())), None)]),
+            ("PUT", _) => (Operation::Update, vec![(Some(with_defaults(self.body.clone())), first)]),
             ("PATCH", "application/apply-patch+yaml") => {
-                (Operation::Create, vec![(Some(defaulted(self.body.clone())), None)])
+                (Operation::Create, vec![(Some(with_defaults(self.body.clone())), None)])
             }
             ("PATCH", _) => {
                 let mut object = first.clone().unwrap_or_else(|| panic!("{}", self.path));
                 merge(&mut object, &self.body);
-                (Operation::Update, vec![(Some(defaulted(object)), first)])
+                (Operation::Update, vec![(Some(with_defaults(object)), first)])
             }
             ("DELETE", _) => {
                 let pairs = stored.into_iter().map(|stored| (None, Some(stored)));
@@ -197,10 +197,10 @@ impl ConformanceRequest {
 /// kube-apiserver had the policies of all cases at the same time, so the chains of all cases are called here as well.
 #[tokio::test]
 async fn requests_get_the_same_responses_as_from_kube_apiserver() {
-    let cases: Vec<RequestCase> = lines("cases.jsonl");
+    let cases: Vec<RequestCase> = read_lines("cases.jsonl");
     let mut different_cases = BTreeMap::new();
     let (mut all, mut objects): (Vec<ChainDefinition>, _) = (Vec::new(), Vec::new());
-    let crds = std::fs::read_to_string(data("crds.json")).unwrap();
+    let crds = std::fs::read_to_string(data_path("crds.json")).unwrap();
     let crds: Vec<Value> = serde_json::from_str(&crds).unwrap();
     let mut requests = Vec::new();
     for case in &cases {
@@ -212,7 +212,7 @@ async fn requests_get_the_same_responses_as_from_kube_apiserver() {
             object
         }));
         let documents: Vec<Value> = case.policies.iter().chain(&crds).cloned().collect();
-        match (chains(&documents), case.accepted) {
+        match (load_chains(&documents), case.accepted) {
             (Ok(chains), true) => {
                 all.extend(chains);
                 requests.extend(

@@ -15,7 +15,7 @@ enum ParameterForm {
 }
 
 /// The requests that open a connection: resource, subresource, kind of the options, and fields of the options.
-const CONNECT: [(&str, &str, &str, &[(&str, ParameterForm)]); 6] = [
+const CONNECT_OPTIONS: [(&str, &str, &str, &[(&str, ParameterForm)]); 6] = [
     ("pods", "exec", "PodExecOptions", &STREAMS_AND_COMMAND),
     ("pods", "attach", "PodAttachOptions", &STREAMS),
     (
@@ -46,9 +46,9 @@ const STREAMS_AND_COMMAND: [(&str, ParameterForm); 6] = [
     ("command", ParameterForm::Texts),
 ];
 
-pub(super) fn of_connection(target: &ResourceTarget, path: &str, query: &str) -> (GroupVersionKind, Option<Object>) {
+pub(super) fn connect_options(target: &ResourceTarget, path: &str, query: &str) -> (GroupVersionKind, Option<Object>) {
     let subresource = target.subresource.as_deref().unwrap_or_default();
-    let connect_entry = CONNECT
+    let connect_entry = CONNECT_OPTIONS
         .iter()
         .find(|(resource, name, ..)| *resource == target.resource.resource && *name == subresource);
     let Some((_, _, kind, fields)) = connect_entry.filter(|_| target.resource.group.is_empty()) else {
@@ -93,7 +93,7 @@ fn parameter_value(values: &[String], form: ParameterForm) -> Option<Value> {
 }
 
 /// `kind` is `CreateOptions` or `UpdateOptions`.
-pub(super) fn of_query(kind: &str, query: &str) -> Option<Object> {
+pub(super) fn query_options(kind: &str, query: &str) -> Option<Object> {
     let mut object = Map::new();
     object.insert("kind".to_owned(), json!(kind));
     object.insert("apiVersion".to_owned(), json!("meta.k8s.io/v1"));

@@ -31,10 +31,10 @@ pub struct ResourceTarget {
 
 /// The subresources of a namespace itself, as in `/api/v1/namespaces/a/status`. Any other word after the name of a
 /// namespace is a resource in that namespace, such as `pods`.
-const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
+const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 /// The resources of the core group whose subresources open a connection.
-const CONNECTS: [(&str, &[&str]); 3] = [
+const CONNECT_SUBRESOURCES: [(&str, &[&str]); 3] = [
     ("pods", &["exec", "attach", "portforward", "proxy"]),
     ("services", &["proxy"]),
     ("nodes", &["proxy"]),
@@ -62,7 +62,7 @@ impl ApiTarget {
         };
         let (namespace, parts) = match parts {
             ["namespaces", namespace] => (Some(*namespace), parts),
-            ["namespaces", namespace, next, ..] if OF_NAMESPACES.contains(next) => (Some(*namespace), parts),
+            ["namespaces", namespace, next, ..] if NAMESPACE_SUBRESOURCES.contains(next) => (Some(*namespace), parts),
             ["namespaces", namespace, parts @ ..] => (Some(*namespace), parts),
             parts => (None, parts),
         };
@@ -89,7 +89,7 @@ impl ResourceTarget {
     pub fn is_connect(&self) -> bool {
         let subresource = self.subresource.as_deref().unwrap_or_default();
         self.resource.group.is_empty()
-            && CONNECTS.iter().any(|(resource, subresources)| {
+            && CONNECT_SUBRESOURCES.iter().any(|(resource, subresources)| {
                 self.resource.resource == *resource && subresources.contains(&subresource)
             })
     }

@@ -11,7 +11,7 @@ fn head(method: &str, uri: &str, headers: &[(&str, &str)]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-fn class(head: &Parts) -> String {
+fn class_text(head: &Parts) -> String {
     match KubernetesApi.classify(head) {
         Class::Pass => "pass".to_owned(),
         Class::Refuse(rejection) => format!("refused: {rejection}"),
@@ -51,18 +51,18 @@ fn method_and_path_determine_which_requests_chains_inspect() {
         ("TRACE", PODS, &[], "refused: the Kubernetes API has no method TRACE"),
         ("POST", "/version/../api/v1/namespaces/n/pods", &[], "refused: the path \"/version/../api/v1/namespaces/n/pods\" has a dot segment: servers may read it differently"),
     ] {
-        assert_eq!(class(&head(method, path, headers)), expected, "{method} {path}");
+        assert_eq!(class_text(&head(method, path, headers)), expected, "{method} {path}");
     }
     let mut patch = head("PATCH", "/api/v1/namespaces/n/pods/a", &[]);
     patch.extensions.insert(StoredState::default());
-    assert_eq!(class(&patch), "CREATE v1/pods");
+    assert_eq!(class_text(&patch), "CREATE v1/pods");
 }
 
-fn read(head: &Parts, body: &str) -> Result<BodyReading, Rejection> {
+fn read_request(head: &Parts, body: &str) -> Result<BodyReading, Rejection> {
     let Class::Inspect(inspection) = KubernetesApi.classify(head) else {
         panic!("{head:?}")
     };
-    KubernetesApi.read(head, &inspection, &Bytes::copy_from_slice(body.as_bytes()))
+    KubernetesApi.read_body(head, &inspection, &Bytes::copy_from_slice(body.as_bytes()))
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn creations_and_updates_are_read_from_the_body() {
         ..UserInfo::default()
     };
     create.extensions.insert(user.clone());
-    let Ok(BodyReading::Admit { request, .. }) = read(&create, POD) else {
+    let Ok(BodyReading::Admit { request, .. }) = read_request(&create, POD) else {
         panic!()
     };
     assert_eq!((request.name.as_str(), request.namespace.as_deref()), ("a", Some("n")));
@@ -88,7 +88,7 @@ fn creations_and_updates_are_read_from_the_body() {
 
     let mut update = head("PUT", "/api/v1/namespaces/n/pods/a", &[]);
     assert!(
-        read(&update, POD)
+        read_request(&update, POD)
             .unwrap_err()
             .message
             .contains("send the request again")
@@ -97,7 +97,7 @@ fn creations_and_updates_are_read_from_the_body() {
         object: object(POD),
         patched_object: None,
     });
-    let Ok(BodyReading::Admit { request, .. }) = read(&update, POD) else {
+    let Ok(BodyReading::Admit { request, .. }) = read_request(&update, POD) else {
         panic!()
     };
     assert!(request.old_object.is_some() && !request.dry_run);
@@ -115,22 +115,24 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
         &[("content-type", "application/merge-patch+json")],
     );
     patch.extensions.insert(state.clone());
-    let Ok(BodyReading::Fixed { request, rejection }) = read(&patch, r#"{"metadata":{"labels":{"x":"y"}}}"#) else {
+    let Ok(BodyReading::Fixed { request, rejection }) = read_request(&patch, r#"{"metadata":{"labels":{"x":"y"}}}"#)
+    else {
         panic!()
     };
     assert_eq!(request.object.unwrap().labels()["x"], "y");
     assert!(rejection.message.contains("an update"), "{rejection}");
 
-    let all = read(&head("DELETE", "/api/v1/namespaces/n/pods", &[]), "").unwrap_err();
+    let all = read_request(&head("DELETE", "/api/v1/namespaces/n/pods", &[]), "").unwrap_err();
     assert!(all.message.contains("delete each"), "{all}");
 
     let mut delete = head("DELETE", "/api/v1/namespaces/n/pods/a", &[]);
-    assert!(read(&delete, "").is_err());
+    assert!(read_request(&delete, "").is_err());
     delete.extensions.insert(StoredState {
         patched_object: None,
         ..state
     });
-    let Ok(BodyReading::Fixed { request, .. }) = read(&delete, r#"{"kind":"DeleteOptions","dryRun":["All"]}"#) else {
+    let Ok(BodyReading::Fixed { request, .. }) = read_request(&delete, r#"{"kind":"DeleteOptions","dryRun":["All"]}"#)
+    else {
         panic!()
     };
     assert!(request.object.is_none() && request.dry_run);
@@ -142,7 +144,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
     // API server ignores the query if there is a body.
     delete.uri = "/api/v1/namespaces/n/pods/a?dryRun=All".parse().unwrap();
     for (body, expected) in [("", true), (r#"{"kind":"DeleteOptions"}"#, false)] {
-        let Ok(BodyReading::Fixed { request, .. }) = read(&delete, body) else {
+        let Ok(BodyReading::Fixed { request, .. }) = read_request(&delete, body) else {
             panic!("{body}")
         };
         assert_eq!(request.dry_run, expected, "{body}");
@@ -177,7 +179,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
         ),
     ] {
         let head = head("POST", &format!("/api/v1/namespaces/n/{path}"), &[]);
-        let Ok(BodyReading::Fixed { request, .. }) = read(&head, "") else {
+        let Ok(BodyReading::Fixed { request, .. }) = read_request(&head, "") else {
             panic!("{path}")
         };
         assert!(!request.dry_run, "{path}");
@@ -200,7 +202,7 @@ fn a_body_that_servers_could_read_differently_is_refused() {
         (JSON, r#"{"apiVersion":"v1","kind":"Pod","Kind":"Node"}"#, "two spellings"),
         (JSON, r#"{"apiVersion":"v1","Kind":"Pod"}"#, "not spelled as documented"),
     ] {
-        let error = read(&head("POST", "/api/v1/pods", &[("content-type", media_type)]), body).unwrap_err();
+        let error = read_request(&head("POST", "/api/v1/pods", &[("content-type", media_type)]), body).unwrap_err();
         assert!(error.message.contains(expected), "{body}: {error}");
     }
 }

@@ -7,14 +7,14 @@ fn path(text: &str) -> PathAndQuery {
     text.parse().unwrap()
 }
 
-fn jobs() -> ListRoute {
+fn jobs_route() -> ListRoute {
     ListRoute {
         paths: vec![path("/v1/jobs?namespace=*")],
         items: Pointer::default(),
         pages: Some(ListPages {
-            query: "next_token".to_owned(),
-            next: NextToken::Header(HeaderName::from_static("x-nomad-nexttoken")),
-            size: Some("per_page".to_owned()),
+            token_parameter: "next_token".to_owned(),
+            next_token: NextToken::Header(HeaderName::from_static("x-nomad-nexttoken")),
+            size_parameter: Some("per_page".to_owned()),
         }),
         object: Some(ItemObjectRequest {
             path: "/v1/job/{/ID}?namespace={/Namespace}".parse().unwrap(),
@@ -55,7 +55,7 @@ fn the_values_of_an_item_fill_the_placeholders_of_a_path() {
         (r#"{"ID":{},"a":[1]}"#, None),
         (r#"{"ID":null,"a":[1]}"#, None),
     ] {
-        let path = template.of(item).ok();
+        let path = template.path_of_item(item).ok();
         assert_eq!(path.as_ref().map(PathAndQuery::as_str), expected, "{item}");
     }
     for wrong in ["v1", "/v1/{ID}", "/v1/{}", "/v1/{/ID", "/v1/ID}", "/a b", ""] {
@@ -65,7 +65,7 @@ fn the_values_of_an_item_fill_the_placeholders_of_a_path() {
 
 #[test]
 fn a_page_is_requested_by_size_and_token() {
-    let mut list = jobs();
+    let mut list = jobs_route();
     let of = |list: &ListRoute, path: &str, token| list.page_path(&path.parse().unwrap(), 2, token);
     assert_eq!(
         of(&list, "/v1/jobs?namespace=*", None),
@@ -75,7 +75,7 @@ fn a_page_is_requested_by_size_and_token() {
         of(&list, "/v1/jobs", Some("a b&c")),
         "/v1/jobs?per_page=2&next_token=a+b%26c"
     );
-    list.pages.as_mut().unwrap().size = None;
+    list.pages.as_mut().unwrap().size_parameter = None;
     assert_eq!(of(&list, "/v1/jobs", None), "/v1/jobs");
     list.pages = None;
     assert_eq!(of(&list, "/v1/jobs?a=b", None), "/v1/jobs?a=b");
@@ -83,44 +83,46 @@ fn a_page_is_requested_by_size_and_token() {
 
 #[test]
 fn items_and_the_next_token_are_read_from_a_page() {
-    let mut list = jobs();
+    let mut list = jobs_route();
     let mut headers = HeaderMap::new();
     headers.insert("X-Nomad-NextToken", "default.web".parse().unwrap());
-    let page = list.page(&headers, r#"[{"ID":"web"},{"ID":"db"}]"#).unwrap();
+    let page = list.read_page(&headers, r#"[{"ID":"web"},{"ID":"db"}]"#).unwrap();
     assert_eq!(page.items.len(), 2);
-    assert_eq!(page.next.as_deref(), Some("default.web"));
-    assert!(list.page(&HeaderMap::new(), "[]").unwrap().next.is_none());
+    assert_eq!(page.next_token.as_deref(), Some("default.web"));
+    assert!(list.read_page(&HeaderMap::new(), "[]").unwrap().next_token.is_none());
     list.items = "/data".parse().unwrap();
-    list.pages.as_mut().unwrap().next = NextToken::Pointer("/next".parse().unwrap());
-    let page = list.page(&headers, r#"{"data":null,"next":3}"#).unwrap();
+    list.pages.as_mut().unwrap().next_token = NextToken::Pointer("/next".parse().unwrap());
+    let page = list.read_page(&headers, r#"{"data":null,"next":3}"#).unwrap();
     assert!(page.items.is_empty());
-    assert_eq!(page.next.as_deref(), Some("3"));
+    assert_eq!(page.next_token.as_deref(), Some("3"));
     assert!(
-        list.page(&headers, r#"{"data":[{}],"next":""}"#)
+        list.read_page(&headers, r#"{"data":[{}],"next":""}"#)
             .unwrap()
-            .next
+            .next_token
             .is_none()
     );
     for wrong in ["", "[]", r#"{"data":{}}"#, r#"{"message":"no"}"#] {
-        let error = list.page(&headers, wrong).unwrap_err().to_string();
+        let error = list.read_page(&headers, wrong).unwrap_err().to_string();
         assert!(error.starts_with("there is no list at `/data`"), "{wrong}: {error}");
     }
 }
 
 #[test]
 fn a_list_item_becomes_the_request_that_creates_it() {
-    let list = jobs();
+    let list = jobs_route();
     let headers = HeaderMap::new();
     let dialect = dialect(Operation::Create);
     list.check(&dialect, &headers).unwrap();
     let object = r#"{"ID":"web","Priority":99}"#;
     let request = list
-        .request(&dialect, &headers, r#"{"ID":"web"}"#, object)
+        .admission_request(&dialect, &headers, r#"{"ID":"web"}"#, object)
         .unwrap()
         .unwrap();
     assert_eq!((request.name.as_str(), request.kind.kind.as_str()), ("web", "Job"));
     assert_eq!(request.object.unwrap().text(), object);
-    let refused = list.request(&dialect, &headers, "{}", r#"{"ID":1}"#).unwrap_err();
+    let refused = list
+        .admission_request(&dialect, &headers, "{}", r#"{"ID":1}"#)
+        .unwrap_err();
     assert!(refused.to_string().contains("/Job/ID"), "{refused}");
 }
 
@@ -147,7 +149,7 @@ fn a_list_whose_item_requests_neither_create_nor_update_is_refused() {
             "PUT /v1/jobs is a request for DELETE",
         ),
     ] {
-        let mut list = jobs();
+        let mut list = jobs_route();
         list.request.method = method;
         list.request.path = path.parse().unwrap();
         let mistake = list.check(&dialect(operation), &headers).unwrap_err();
@@ -157,11 +159,11 @@ fn a_list_whose_item_requests_neither_create_nor_update_is_refused() {
 
 #[test]
 fn the_object_is_read_from_the_configured_path_in_a_reply() {
-    let mut list = jobs();
-    assert_eq!(list.object(r#"{"ID":"web"}"#).unwrap(), r#"{"ID":"web"}"#);
+    let mut list = jobs_route();
+    assert_eq!(list.object_text(r#"{"ID":"web"}"#).unwrap(), r#"{"ID":"web"}"#);
     list.object.as_mut().unwrap().pointer = "/data".parse().unwrap();
-    assert_eq!(list.object(r#"{"data": {"a":1}}"#).unwrap(), r#"{"a":1}"#);
+    assert_eq!(list.object_text(r#"{"data": {"a":1}}"#).unwrap(), r#"{"a":1}"#);
     for wrong in [r#"{"data":null}"#, "{}", "[]"] {
-        assert!(list.object(wrong).is_err(), "{wrong}");
+        assert!(list.object_text(wrong).is_err(), "{wrong}");
     }
 }

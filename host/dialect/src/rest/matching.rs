@@ -7,11 +7,11 @@ use http::{Method, request::Parts};
 use matchit::Router;
 
 use super::{MatchedRoute, PreparedRoute, Rest, UnmatchedWrites};
-use crate::{Class, Rejection, RejectionKind, ambiguous};
+use crate::{Class, Rejection, RejectionKind, ambiguous_rejection};
 
 impl PreparedRoute {
-    fn takes(&self, method: &Method) -> bool {
-        self.route
+    fn accepts_method(&self, method: &Method) -> bool {
+        self.config
             .methods
             .iter()
             .any(|route_method| route_method.as_str().eq_ignore_ascii_case(method.as_str()))
@@ -19,14 +19,14 @@ impl PreparedRoute {
 }
 
 /// Converts a path template to lower case, except for the names of its parameters.
-pub(super) fn in_one_case(template: &str) -> String {
+pub(super) fn template_in_one_case(template: &str) -> String {
     let (mut rest, mut text) = (template, String::new());
     while let Some((outside, name)) = rest.split_once('{') {
         let (name, after) = name.split_once('}').unwrap_or((name, ""));
-        text.extend([&path::in_one_case(outside), "{", name, "}"]);
+        text.extend([&path::fold_case(outside), "{", name, "}"]);
         rest = after;
     }
-    text + &path::in_one_case(rest)
+    text + &path::fold_case(rest)
 }
 
 impl MatchedRoute {
@@ -39,7 +39,7 @@ impl MatchedRoute {
         })
     }
 
-    fn is(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
     }
 
@@ -49,7 +49,7 @@ impl MatchedRoute {
         let parameters = self.parameters.iter();
         Self {
             parameters: parameters
-                .map(|(key, value)| (key.clone(), path::in_one_case(value)))
+                .map(|(key, value)| (key.clone(), path::fold_case(value)))
                 .collect(),
             route: self.route.clone(),
         }
@@ -59,58 +59,61 @@ impl MatchedRoute {
 impl Rest {
     /// Returns the first route that has this method and path. Servers decode a path in different ways, and `path` is
     /// the result of one of them.
-    fn find(&self, method: &Method, path: &str) -> Option<MatchedRoute> {
+    fn find_strictly(&self, method: &Method, path: &str) -> Option<MatchedRoute> {
         self.routes
             .iter()
-            .filter(|route| route.route.methods.contains(method))
-            .find_map(|route| MatchedRoute::new(route, &route.template, path, path::parameter))
+            .filter(|route| route.config.methods.contains(method))
+            .find_map(|route| MatchedRoute::new(route, &route.template, path, path::parameter_value))
     }
 
     /// Returns whether a lenient server, such as one ignoring case, can find a route other than `first` for this path.
-    fn is_other(&self, first: Option<&MatchedRoute>, method: &Method, path: &str) -> bool {
+    fn leads_to_other_route(&self, first: Option<&MatchedRoute>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
                 .iter()
-                .filter(|route| route.takes(method))
-                .find_map(|route| MatchedRoute::new(route, template(route), path, path::lenient_parameter))
+                .filter(|route| route.accepts_method(method))
+                .find_map(|route| MatchedRoute::new(route, template(route), path, path::lenient_parameter_value))
         };
         let exact = find(|route| &route.template, path);
-        let in_any_case = find(|route| &route.lenient_template, &path::in_one_case(path));
+        let in_any_case = find(|route| &route.lenient_template, &path::fold_case(path));
         match first {
             Some(first) => {
-                exact.is_some_and(|exact| !first.is(&exact))
-                    || in_any_case.is_some_and(|lenient| !first.in_one_case().is(&lenient))
+                exact.is_some_and(|exact| !first.is_same(&exact))
+                    || in_any_case.is_some_and(|lenient| !first.in_one_case().is_same(&lenient))
             }
             None => exact.is_some() || in_any_case.is_some(),
         }
     }
 
     /// Returns `None` if no route matches. The error states why the request is ambiguous.
-    pub(super) fn route(&self, head: &Parts) -> Result<Option<MatchedRoute>, Rejection> {
+    pub(super) fn match_route(&self, head: &Parts) -> Result<Option<MatchedRoute>, Rejection> {
         let (method, path) = (&head.method, head.uri.path());
         let readings = PathReadings::new(path);
-        let mut route_matches = readings.iter().filter_map(|path| self.find(method, path));
+        let mut route_matches = readings.iter().filter_map(|path| self.find_strictly(method, path));
         let first = route_matches.next();
         if let Some(first) = &first
-            && route_matches.any(|other| !first.is(&other))
+            && route_matches.any(|other| !first.is_same(&other))
         {
-            return Err(ambiguous(
+            return Err(ambiguous_rejection(
                 "servers may read its path in different ways; write slashes and dots plainly",
             ));
         }
-        let Some(lenient) = path::lenient(path) else {
+        let Some(lenient) = path::lenient_readings(path) else {
             // The path could mean too many things, for example because it is encoded several times. The request is
             // refused, unless its method is a known one that no route has: no route can match it then.
-            if is_known(method) && !self.routes.iter().any(|route| route.takes(method)) {
+            if is_known(method) && !self.routes.iter().any(|route| route.accepts_method(method)) {
                 return Ok(None);
             }
-            return Err(ambiguous(
+            return Err(ambiguous_rejection(
                 "its path is encoded several times, has control characters or invalid UTF-8, or can be read in too many \
                  ways",
             ));
         };
-        if lenient.iter().any(|path| self.is_other(first.as_ref(), method, path)) {
-            return Err(ambiguous(match first {
+        if lenient
+            .iter()
+            .any(|path| self.leads_to_other_route(first.as_ref(), method, path))
+        {
+            return Err(ambiguous_rejection(match first {
                 Some(_) => {
                     "servers may read its path in different ways; write it without `;`, `\\`, encoded, doubled and final \
                      slashes and dots, and in the case of the API"
@@ -127,7 +130,7 @@ impl Rest {
     /// Returns whether a route has this path, in one of the ways in which servers may read the path. The methods of the
     /// routes do not matter.
     pub(super) fn may_be_routed(&self, path: &str) -> bool {
-        let Some(lenient) = path::lenient(path) else {
+        let Some(lenient) = path::lenient_readings(path) else {
             return true;
         };
         let readings = PathReadings::new(path);
@@ -135,11 +138,11 @@ impl Rest {
             readings.iter().any(|path| route.template.at(path).is_ok())
                 || lenient
                     .iter()
-                    .any(|path| route.lenient_template.at(&path::in_one_case(path)).is_ok())
+                    .any(|path| route.lenient_template.at(&path::fold_case(path)).is_ok())
         })
     }
 
-    pub(super) fn unmatched(&self, head: &Parts) -> Class {
+    pub(super) fn classify_unmatched(&self, head: &Parts) -> Class {
         let is_read = is_read(&head.method);
         match self.unmatched_writes {
             _ if is_read => Class::Pass,
@@ -149,7 +152,7 @@ impl Rest {
             )),
             // A server may treat an unknown method like any other.
             UnmatchedWrites::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
-                Class::Refuse(ambiguous("its method is unknown"))
+                Class::Refuse(ambiguous_rejection("its method is unknown"))
             }
             UnmatchedWrites::Pass => Class::Pass,
         }

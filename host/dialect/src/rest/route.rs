@@ -10,7 +10,7 @@ pub struct RestConfig {
     /// The routes. Each request belongs to the first of them that matches.
     pub routes: Vec<RestRoute>,
     /// The handling of writes that no route matches.
-    pub unmatched: UnmatchedWrites,
+    pub unmatched_writes: UnmatchedWrites,
 }
 
 impl RestConfig {
@@ -18,7 +18,7 @@ impl RestConfig {
     pub fn new(routes: Vec<RestRoute>) -> Self {
         Self {
             routes,
-            unmatched: UnmatchedWrites::Refuse,
+            unmatched_writes: UnmatchedWrites::Refuse,
         }
     }
 }

@@ -10,11 +10,11 @@ use http::{
 
 use super::{
     MatchedRoute, PatchType, RestRoute, RouteProblem, ValueSource,
-    document::{BodyDocument, malformed},
+    document::{BodyDocument, malformed_rejection},
 };
 use crate::{
-    Rejection, StoredQuery, ambiguous,
-    template::{PathTemplate, encoded, is_segment},
+    Rejection, StoredQuery, ambiguous_rejection,
+    template::{PathTemplate, encode_segment, is_segment},
 };
 
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl StoredPath {
     }
 }
 
-pub(super) fn mistakes(route: &RestRoute) -> Vec<(&'static str, RouteProblem)> {
+pub(super) fn route_mistakes(route: &RestRoute) -> Vec<(&'static str, RouteProblem)> {
     let changes = matches!(route.operation, Operation::Create | Operation::Update);
     let patches = changes && route.methods.contains(&Method::PATCH);
     let is_fetched = route.get.is_some();
@@ -79,17 +79,17 @@ pub(super) fn mistakes(route: &RestRoute) -> Vec<(&'static str, RouteProblem)> {
 
 impl MatchedRoute {
     pub(super) fn stored_query(&self, head: &Parts, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
-        let Some(get) = &self.route.route.get else {
+        let Some(get) = &self.route.config.get else {
             return Ok(None);
         };
-        let is_patch = self.is_applied(head);
+        let is_patch = self.applies_patch(head);
         let uri = if is_patch {
             if self.parse_patch(head, body)?.is_none() {
                 return Ok(None);
             }
             self.stored_uri(head, "")?
         } else {
-            match self.document(head, body)? {
+            match self.read_document(head, body)? {
                 BodyDocument::Nothing => return Ok(None),
                 BodyDocument::Empty => self.stored_uri(head, "")?,
                 BodyDocument::Whole { text, .. } => self.stored_uri(head, &text)?,
@@ -117,20 +117,21 @@ impl MatchedRoute {
         let Some(StoredPath(template)) = &self.route.stored_path else {
             // The path of the client's request leads to the stored object. The query of the request is left out,
             // because it may select only a part of the object, or another version of it.
-            return head.uri.path().parse().map_err(malformed);
+            return head.uri.path().parse().map_err(malformed_rejection);
         };
-        let route = &self.route.route;
+        let route = &self.route.config;
         let segment = |part_name: &str, value: &str| match value {
-            value if is_segment(value) => Ok(encoded(value)),
-            "" => Err(ambiguous(&format!(
+            value if is_segment(value) => Ok(encode_segment(value)),
+            "" => Err(ambiguous_rejection(&format!(
                 "the path of the stored object has the {part_name}, and the request has none: add it to the request"
             ))),
-            dots => Err(ambiguous(&format!(
+            dots => Err(ambiguous_rejection(&format!(
                 "the {part_name} is `{dots}`, which is not a segment of the path of the stored object"
             ))),
         };
-        let first =
-            |sources: &[ValueSource]| Ok::<_, Rejection>(self.first(sources, head, body, None)?.unwrap_or_default());
+        let first = |sources: &[ValueSource]| {
+            Ok::<_, Rejection>(self.first_text(sources, head, body, None)?.unwrap_or_default())
+        };
         let text = template.fill(|placeholder| match placeholder {
             Placeholder::Name => segment("name", &first(&route.name)?),
             Placeholder::Namespace => segment("namespace", &first(&route.namespace)?),
@@ -141,6 +142,6 @@ impl MatchedRoute {
                 Ok(segments.collect::<Result<Vec<_>, _>>()?.join("/"))
             }
         })?;
-        text.parse().map_err(malformed)
+        text.parse().map_err(malformed_rejection)
     }
 }

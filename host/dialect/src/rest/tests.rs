@@ -19,7 +19,7 @@ fn pointer(text: &str) -> Pointer {
 }
 
 /// The route with which Nomad registers jobs, as in the example configuration.
-fn register(path: &str) -> RestRoute {
+fn register_route(path: &str) -> RestRoute {
     RestRoute {
         namespace: vec![
             ValueSource::Query("namespace".into()),
@@ -40,19 +40,19 @@ fn register(path: &str) -> RestRoute {
     }
 }
 
-fn nomad() -> Rest {
-    nomad_with(UnmatchedWrites::Pass)
+fn nomad_dialect() -> Rest {
+    nomad_dialect_with(UnmatchedWrites::Pass)
 }
 
-fn nomad_with(unmatched: UnmatchedWrites) -> Rest {
+fn nomad_dialect_with(unmatched: UnmatchedWrites) -> Rest {
     Rest::new(RestConfig {
-        unmatched,
+        unmatched_writes: unmatched,
         routes: vec![
-            register("/v1/jobs"),
+            register_route("/v1/jobs"),
             RestRoute {
                 optional: true,
                 operation: Operation::Update,
-                ..register("/v1/job/{*id}")
+                ..register_route("/v1/job/{*id}")
             },
             RestRoute {
                 name: vec![ValueSource::Path("id".into())],
@@ -81,7 +81,7 @@ fn head(method: &str, uri: &str) -> Parts {
 }
 
 fn inspect(head: &Parts) -> Inspection {
-    match nomad().classify(head) {
+    match nomad_dialect().classify(head) {
         Class::Inspect(inspection) => inspection,
         other => panic!("{} is {other:?}", head.uri),
     }
@@ -104,7 +104,7 @@ fn the_first_route_that_matches_method_and_path_applies() {
         ("DELETE", "/v1/job/a%2Fb", Some(Operation::Delete)),
         ("POST", "/v1/nodes", None),
     ] {
-        let actual = match nomad().classify(&head(method, uri)) {
+        let actual = match nomad_dialect().classify(&head(method, uri)) {
             Class::Inspect(inspection) => {
                 let outline = inspection.outline();
                 assert_eq!(outline.resource, Some(&jobs()));
@@ -118,7 +118,7 @@ fn the_first_route_that_matches_method_and_path_applies() {
     }
 }
 
-fn class(dialect: &Rest, head: &Parts) -> &'static str {
+fn class_name(dialect: &Rest, head: &Parts) -> &'static str {
     match dialect.classify(head) {
         Class::Inspect(_) => "inspect",
         Class::Pass => "pass",
@@ -138,7 +138,7 @@ const MANY_READINGS: &str = concat!(
 #[test]
 #[rustfmt::skip]
 fn no_spelling_of_a_path_bypasses_a_route() {
-    // (case, method, path, classification if `unmatched` is `Refuse`, classification if it is `Pass`)
+    // (case, method, path, classification if `unmatched_writes` is `Refuse`, classification if it is `Pass`)
     for (why, method, path, refuse, pass) in [
         ("differs from the API", "PUT", "/v1/jobs", "inspect", "inspect"),
         ("a slash at the end", "PUT", "/v1/jobs/", "inspect", "inspect"),
@@ -232,12 +232,12 @@ fn no_spelling_of_a_path_bypasses_a_route() {
     ] {
         let head = head(method, path);
         assert_eq!(
-            class(&nomad_with(UnmatchedWrites::Refuse), &head),
+            class_name(&nomad_dialect_with(UnmatchedWrites::Refuse), &head),
             refuse,
             "{why}: {method} {path}"
         );
         assert_eq!(
-            class(&nomad_with(UnmatchedWrites::Pass), &head),
+            class_name(&nomad_dialect_with(UnmatchedWrites::Pass), &head),
             pass,
             "{why}: {method} {path}"
         );
@@ -272,12 +272,12 @@ fn no_override_of_method_or_path_bypasses_a_route() {
         let name: HeaderName = header.0.parse().unwrap();
         head.headers.insert(name, HeaderValue::from_static(header.1));
         assert_eq!(
-            class(&nomad_with(UnmatchedWrites::Refuse), &head),
+            class_name(&nomad_dialect_with(UnmatchedWrites::Refuse), &head),
             refuse,
             "{method} {path} {header:?}"
         );
         assert_eq!(
-            class(&nomad_with(UnmatchedWrites::Pass), &head),
+            class_name(&nomad_dialect_with(UnmatchedWrites::Pass), &head),
             pass,
             "{method} {path} {header:?}"
         );
@@ -287,8 +287,8 @@ fn no_override_of_method_or_path_bypasses_a_route() {
 #[test]
 fn a_path_that_differs_from_a_template_in_case_is_refused() {
     let dialect = Rest::new(RestConfig {
-        routes: vec![register("/v1/Jobs/{jobID}")],
-        unmatched: UnmatchedWrites::Pass,
+        routes: vec![register_route("/v1/Jobs/{jobID}")],
+        unmatched_writes: UnmatchedWrites::Pass,
     })
     .unwrap();
     for (path, expected) in [
@@ -297,7 +297,7 @@ fn a_path_that_differs_from_a_template_in_case_is_refused() {
         ("/v1/JOBS/a%2Fb", "ambiguous"),
         ("/v1/nodes/a", "pass"),
     ] {
-        assert_eq!(class(&dialect, &head("PUT", path)), expected, "{path}");
+        assert_eq!(class_name(&dialect, &head("PUT", path)), expected, "{path}");
     }
 }
 
@@ -305,15 +305,15 @@ fn a_path_that_differs_from_a_template_in_case_is_refused() {
 fn a_request_that_servers_could_match_to_two_routes_is_refused() {
     let plan = RestRoute {
         dry_run: true,
-        ..register("/v1/job/{id}/plan")
+        ..register_route("/v1/job/{id}/plan")
     };
     let update = RestRoute {
         optional: true,
-        ..register("/v1/job/{*id}")
+        ..register_route("/v1/job/{*id}")
     };
     let dialect = Rest::new(RestConfig {
         routes: vec![plan, update],
-        unmatched: UnmatchedWrites::Refuse,
+        unmatched_writes: UnmatchedWrites::Refuse,
     })
     .unwrap();
     for (path, expected) in [
@@ -330,7 +330,7 @@ fn a_request_that_servers_could_match_to_two_routes_is_refused() {
         ("/v1/job/a%5Cplan", "ambiguous"),
         ("/v1/job/a%252Fplan", "ambiguous"),
     ] {
-        assert_eq!(class(&dialect, &head("PUT", path)), expected, "{path}");
+        assert_eq!(class_name(&dialect, &head("PUT", path)), expected, "{path}");
     }
 }
 
@@ -365,7 +365,7 @@ fn a_body_becomes_a_request_or_is_refused_with_a_reason() {
         ("an invalid escape", "PUT", "/v1/jobs?namespace=a%2", r#"{"Job":{"ID":"a"}}"#, "the query has a semicolon or an invalid escape"),
     ] {
         let head = head(method, uri);
-        let actual = match nomad().read(&head, &inspect(&head), &Bytes::from(body)) {
+        let actual = match nomad_dialect().read_body(&head, &inspect(&head), &Bytes::from(body)) {
             Ok(BodyReading::Nothing) => "nothing".to_owned(),
             Ok(BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. }) => format!(
                 "{} {} {}",
@@ -384,12 +384,12 @@ fn name_and_namespace_are_read_from_headers() {
     let mut head = head("DELETE", "/v1/job/a");
     let inspection = inspect(&head);
     head.headers.insert("x-namespace", HeaderValue::from_static("n"));
-    let Ok(BodyReading::Admit { request, .. }) = nomad().read(&head, &inspection, &Bytes::new()) else {
+    let Ok(BodyReading::Admit { request, .. }) = nomad_dialect().read_body(&head, &inspection, &Bytes::new()) else {
         panic!("it is a request");
     };
     assert_eq!(request.namespace.as_deref(), Some("n"));
     head.headers.append("x-namespace", HeaderValue::from_static("m"));
-    assert!(nomad().read(&head, &inspection, &Bytes::new()).is_err());
+    assert!(nomad_dialect().read_body(&head, &inspection, &Bytes::new()).is_err());
 }
 
 #[test]
@@ -399,8 +399,8 @@ fn a_changed_object_replaces_the_original_in_the_body() {
     let body = Bytes::from_static(br#" {"EnforceIndex": 12345678901234567890123, "Job" : {"ID": "a"} , "x":1.0}"#);
     let object = Object::parse(r#"{"ID":"a","Meta":{}}"#).unwrap();
     assert_eq!(
-        nomad()
-            .write(&head, &inspection, &body, &object, &Patch::default())
+        nomad_dialect()
+            .changed_body(&head, &inspection, &body, &object, &Patch::default())
             .unwrap(),
         &br#" {"EnforceIndex": 12345678901234567890123, "Job" : {"ID":"a","Meta":{}} , "x":1.0}"#[..]
     );
@@ -408,12 +408,12 @@ fn a_changed_object_replaces_the_original_in_the_body() {
 
 #[test]
 fn by_default_the_name_and_the_namespace_identify_an_object() {
-    let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
+    let prepared = PreparedRoute::new(0, register_route("/v1/jobs")).unwrap();
     let expected = IdentityFields::new([pointer("/Namespace"), pointer("/ID")]);
     assert_eq!(prepared.identity, expected);
     let route = RestRoute {
         identity: Some(vec![pointer("/Job/Type")]),
-        ..register("/v1/jobs")
+        ..register_route("/v1/jobs")
     };
     let prepared = PreparedRoute::new(0, route).unwrap();
     assert_eq!(prepared.identity, IdentityFields::new([pointer("/Type")]));
@@ -421,29 +421,34 @@ fn by_default_the_name_and_the_namespace_identify_an_object() {
 
 #[test]
 fn an_object_gets_the_documented_spelling_of_its_keys() {
-    let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
+    let prepared = PreparedRoute::new(0, register_route("/v1/jobs")).unwrap();
     let canonical = prepared
         .object_spelling
-        .canonical(r#"{"id":"a","NAMESPACE":"b","Job":{}}"#);
+        .canonical_text(r#"{"id":"a","NAMESPACE":"b","Job":{}}"#);
     assert_eq!(
         canonical.unwrap().as_deref(),
         Some(r#"{"ID":"a","Namespace":"b","Job":{}}"#)
     );
-    assert!(prepared.object_spelling.canonical(r#"{"ID":"a","Id":"b"}"#).is_err());
+    assert!(
+        prepared
+            .object_spelling
+            .canonical_text(r#"{"ID":"a","Id":"b"}"#)
+            .is_err()
+    );
 }
 
 #[test]
 fn every_mistake_in_a_route_is_reported() {
     let config = RestConfig {
-        unmatched: UnmatchedWrites::Refuse,
+        unmatched_writes: UnmatchedWrites::Refuse,
         routes: vec![
-            register("v1/jobs"),
-            register("/v1/{id"),
+            register_route("v1/jobs"),
+            register_route("/v1/{id"),
             RestRoute {
                 methods: Vec::new(),
                 name: vec![ValueSource::Path("id".into())],
                 identity: Some(vec![pointer("/Namespace")]),
-                ..register("/v1/jobs")
+                ..register_route("/v1/jobs")
             },
         ],
     };
@@ -495,7 +500,7 @@ fn a_reply_has_the_status_and_the_reason_of_the_refusal() {
         ),
         (EndReason::UpstreamTimeout { limit: second }, 504, "UpstreamTimeout"),
     ] {
-        let response = nomad().reply(&end);
+        let response = nomad_dialect().reply(&end);
         assert_eq!(response.status(), status, "{end:?}");
         let body: Value = serde_json::from_slice(response.body()).unwrap();
         assert_eq!(

@@ -42,10 +42,10 @@ pub(crate) struct SectionContext<'a> {
 }
 
 impl SectionContext<'_> {
-    pub(crate) fn need_kubernetes(self, node: &Node<'_>) {
+    pub(crate) fn require_kubernetes(self, node: &Node<'_>) {
         if !self.has_cluster {
             let fix = "write `cluster: {}`, or `cluster: { kubeconfig: ... }`";
-            node.wrong("no Kubernetes cluster is configured", fix);
+            node.add_mistake("no Kubernetes cluster is configured", fix);
         }
     }
 }
@@ -53,7 +53,7 @@ impl SectionContext<'_> {
 impl Config {
     /// Reads the configuration file and the certificates that it names. Relative paths start at the file's directory.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
-        document::read_value(path, config)
+        document::read_value(path, read_config)
     }
 
     /// Returns the default configuration of a webhook server for AdmissionReviews at this address, over plain HTTP.
@@ -61,12 +61,12 @@ impl Config {
         let text = format!("{{\"listen\": {{\"address\": \"{address}\"}}, \"dialect\": {{\"kubernetes\": {{}}}}}}");
         let mut mistakes = Mistakes::new();
         let document = document::read_text("", &text, &mut mistakes).pop();
-        let config = document.and_then(|document| config(&document.root(&mut mistakes)));
+        let config = document.and_then(|document| read_config(&document.root(&mut mistakes)));
         config.ok_or(mistakes)
     }
 }
 
-fn config(root: &Node<'_>) -> Option<Config> {
+fn read_config(root: &Node<'_>) -> Option<Config> {
     let mut fields = root.object()?;
     if fields.has("kind") && !fields.has("dialect") {
         let message = "this is a definition or another object, not a configuration of `admittance serve`";
@@ -87,7 +87,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
         .map(|(front, _)| front.default_limits())
         .unwrap_or_default();
     let limits = fields.get_optional("limits", |node| limits::limits(node, &defaults));
-    let definitions = fields.get_or_default("definitions", |node| locations::read(node, sections));
+    let definitions = fields.get_or_default("definitions", |node| locations::read_locations(node, sections));
     let has_leader = front
         .as_ref()
         .is_none_or(|(front, _)| has_leader(&**front, &definitions, sections.ensembles.has_cluster()));
@@ -110,10 +110,10 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let (plugin_http, of_policies) = fields.get_or_default("pluginHttp", outbound::plugin_http);
     sandbox.policy_http = of_policies.into();
     let namespaces = namespaces::namespaces(&mut fields);
-    let cluster = fields.get_optional("cluster", namespaces::cluster);
-    let (resolve, accepts_short_keys) = fields.get_or_default("webhooks", webhooks);
+    let cluster = fields.get_optional("cluster", namespaces::read_cluster);
+    let (resolve, accepts_short_keys) = fields.get_or_default("webhooks", read_webhooks);
     let (decisions, decision_sinks) = fields.get_or_default("decisions", |node| decisions::decisions(node, sections));
-    let log = fields.get_or_default("log", log);
+    let log = fields.get_or_default("log", read_log);
     let tracing = fields.get_optional("tracing", tracing::tracing);
     let (front, lists) = front?;
     Some(Config {
@@ -134,7 +134,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
         plugin_http,
         namespaces,
         cluster,
-        resolve,
+        webhook_addresses: resolve,
         accepts_short_keys,
         decisions,
         decision_sinks,
@@ -144,11 +144,11 @@ fn config(root: &Node<'_>) -> Option<Config> {
     })
 }
 
-pub(crate) fn duration(node: &Node<'_>) -> Option<Duration> {
+pub(crate) fn read_duration(node: &Node<'_>) -> Option<Duration> {
     node.duration(MILLISECOND..=HOUR)
 }
 
-pub(crate) fn namespace(text: &str) -> Result<String, String> {
+pub(crate) fn parse_namespace(text: &str) -> Result<String, String> {
     admittance_admission::is_dns_label(text)
         .then(|| text.to_owned())
         .ok_or_else(|| {
@@ -162,19 +162,19 @@ fn switch_mode(node: &Node<'_>, has_leader: bool) -> Option<SwitchMode> {
     if mode == SwitchMode::Together && !has_leader {
         let fix = "add `kubernetes: {}` to `definitions`, or write `dialect.kubernetes.webhookConfigurations` or `.audit`, \
                    or `zookeeper.cluster` with the dialect `bcs`";
-        node.wrong("these replicas have no leader", fix);
+        node.add_mistake("these replicas have no leader", fix);
     }
     Some(mode)
 }
 
-fn webhooks(node: &Node<'_>) -> Option<(Vec<(String, String)>, bool)> {
+fn read_webhooks(node: &Node<'_>) -> Option<(Vec<(String, String)>, bool)> {
     let mut fields = node.object()?;
     let addresses = fields.get_or_default("resolve", Node::string_map);
     let accepts_short_keys = fields.get_or_default("acceptShortKeys", Node::boolean);
     Some((addresses.into_iter().collect(), accepts_short_keys))
 }
 
-pub(crate) fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, String> {
+pub(crate) fn parse_url(text: &str, default_path: &str, example: &str) -> Result<Uri, String> {
     let url_error = || format!("{text:?} is not a valid URL: write {example}");
     let uri: Uri = text.parse().map_err(|_| url_error())?;
     let mut parts = uri.into_parts();
@@ -195,7 +195,7 @@ pub(crate) fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, 
     Uri::from_parts(parts).map_err(|_| url_error())
 }
 
-fn log(node: &Node<'_>) -> Option<LogConfig> {
+fn read_log(node: &Node<'_>) -> Option<LogConfig> {
     let mut fields = node.object()?;
     Some(LogConfig {
         level: fields.get_or_default("level", Node::word),

@@ -15,11 +15,11 @@ use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Request, Response};
 
-pub(super) use self::section::registration;
+pub(super) use self::section::read_registration;
 use super::{FrontConfig, FrontReply, FrontRow, FrontService, OpenedFront, StartContext, StartedFront};
 use crate::{
     Error,
-    config::{checked_lists, refuse_discovery, upstream_section},
+    config::{check_lists, refuse_discovery, upstream_section},
     handler::FrontEndHandler,
     status::DriverStatus,
 };
@@ -29,9 +29,9 @@ pub(super) const ROW: FrontRow = FrontRow {
     example: "bcs: { cluster: ... }",
     admin_routes: Vec::new,
     read: |node, fields, sections| {
-        let bcs = section::dialect(node, sections);
+        let bcs = section::read_dialect(node, sections);
         let cluster = bcs.as_ref().map(|bcs| &bcs.cluster);
-        let registration = fields.get_optional("registration", |node| registration(node, cluster, sections));
+        let registration = fields.get_optional("registration", |node| read_registration(node, cluster, sections));
         let (servers, upstream, lists) = upstream_section(fields, sections)?;
         let bcs = bcs?;
         let upstream_kind = match (bcs.upstream_kind, &servers) {
@@ -49,10 +49,10 @@ pub(super) const ROW: FrontRow = FrontRow {
             servers,
             upstream,
             console: bcs.console,
-            custom_resources: bcs.custom_resources,
+            allows_custom_resources: bcs.custom_resources,
             registration,
         };
-        let lists = checked_lists(lists, &config)?;
+        let lists = check_lists(lists, &config)?;
         Some((Box::new(config), lists))
     },
 };
@@ -71,7 +71,7 @@ impl FrontConfig for BcsConfig {
             .cluster()
             .map(|zookeeper| Drivers::new(zookeeper, &self.cluster, registration, ports));
         let (registrar, cluster) = (registrar.transpose()?, context.connections.cluster.clone());
-        let driver = MesosDriver::new(*self, ensembles, cluster, context.host, context.bodies)?;
+        let driver = MesosDriver::new(*self, ensembles, cluster, context.host, context.body_limits)?;
         Ok(StartedFront {
             front: Arc::new(driver),
             registrar,
@@ -140,7 +140,7 @@ impl FrontService for MesosDriver {
         MesosDriver::answer(self, request).await.into()
     }
 
-    fn reply(&self, _: &str, end: &EndReason<'_>) -> Response<Body> {
+    fn reply_to_ended(&self, _: &str, end: &EndReason<'_>) -> Response<Body> {
         MesosDriver::reply(self, end).map(Body::from)
     }
 }

@@ -29,7 +29,7 @@ pub(super) const ROW: FrontRow = FrontRow {
         let gateway = section::gateway(node, sections);
         let why = "a gateway finds drivers by their clusters";
         fields.refuse("upstream", why, "write `dialect.gateway.clusters` or `discover`");
-        let registration = fields.get_optional("registration", |node| bcs::registration(node, None, sections));
+        let registration = fields.get_optional("registration", |node| bcs::read_registration(node, None, sections));
         let mut gateway = gateway?;
         if gateway.accounts.is_none() {
             let why = "a gateway without `dialect.gateway.accounts` runs no chains";
@@ -38,7 +38,9 @@ pub(super) const ROW: FrontRow = FrontRow {
         gateway.registration = registration;
         if gateway.peers.is_some() && !fields.has("registration") {
             let message = "other gateways find this one by its registration, which `dialect.gateway.peers` requires";
-            fields.node().wrong(message, "write `registration: { ip: 10.0.0.5 }`");
+            fields
+                .node()
+                .add_mistake(message, "write `registration: { ip: 10.0.0.5 }`");
         }
         Some((Box::new(gateway), Vec::new()))
     },
@@ -56,9 +58,9 @@ impl FrontConfig for GatewayConfig {
         let (ports, ensembles) = (context.ports, &context.connections.ensembles);
         let registration = self.registration.as_ref();
         let registrar = registration
-            .map(|config| Registrar::of_gateway(config, ports, ensembles))
+            .map(|config| Registrar::for_gateway(config, ports, ensembles))
             .transpose()?;
-        let gateway = Gateway::new(*self, ports, ensembles, context.host, context.bodies).await?;
+        let gateway = Gateway::new(*self, ports, ensembles, context.host, context.body_limits).await?;
         gateway.warn_of_port(ports.address, ports.is_tls);
         Ok(StartedFront {
             front: Arc::new(gateway),
@@ -71,7 +73,7 @@ impl FrontConfig for GatewayConfig {
         Some(&self.drivers)
     }
 
-    fn clients(&self) -> Vec<&ClientTls> {
+    fn client_tls(&self) -> Vec<&ClientTls> {
         let endpoint = match &self.tokens {
             Some(TokensConfig::Endpoint(endpoint)) => Some(&endpoint.tls),
             _ => None,
@@ -109,7 +111,7 @@ impl OpenedFront for Gateway {
         Gateway::accounts(self)
     }
 
-    fn not_ready(&self) -> Option<&'static str> {
+    fn not_ready_reason(&self) -> Option<&'static str> {
         let is_unread = self.accounts().is_some_and(|accounts| accounts.directory().is_err());
         is_unread.then_some("the database of users and clusters has not been read yet; the log and /v1/status say why")
     }
@@ -128,10 +130,10 @@ impl OpenedFront for Gateway {
         Gateway::follow(self).boxed()
     }
 
-    fn tunnels_ended(&self) -> BoxFuture<'_, ()> {
+    fn wait_for_tunnels(&self) -> BoxFuture<'_, ()> {
         async {
-            join_all(self.upstreams().iter().map(Upstream::tunnels_ended)).await;
-            self.until_agents_are_gone().await;
+            join_all(self.upstreams().iter().map(Upstream::wait_until_tunnels_end)).await;
+            self.wait_until_agents_are_gone().await;
         }
         .boxed()
     }
@@ -151,7 +153,7 @@ impl FrontService for Gateway {
         }
     }
 
-    fn reply(&self, path: &str, end: &EndReason<'_>) -> Response<Body> {
+    fn reply_to_ended(&self, path: &str, end: &EndReason<'_>) -> Response<Body> {
         Gateway::reply(self, path, end).map(Body::from)
     }
 }

@@ -17,13 +17,13 @@ use futures_util::future::{BoxFuture, FutureExt};
 use http::{Request, Response};
 use tower::{Layer, Service, service_fn};
 
-pub(crate) use self::section::method;
+pub(crate) use self::section::parse_method;
 use super::{
     FrontConfig, FrontReply, FrontRow, FrontService, OpenedFront, StartContext, StartedFront, refuse_registration,
 };
 use crate::{
     Error,
-    config::{checked_lists, refuse_discovery, upstream_section},
+    config::{check_lists, refuse_discovery, upstream_section},
     handler::FrontEndHandler,
 };
 
@@ -40,7 +40,7 @@ pub(super) const ROW: FrontRow = FrontRow {
     example: "rest: { routes: [ ... ] }",
     admin_routes: Vec::new,
     read: |node, fields, sections| {
-        let dialect = section::dialect(node);
+        let dialect = section::read_dialect(node);
         refuse_registration(fields);
         let (servers, upstream, lists) = upstream_section(fields, sections)?;
         let SchedulersConfig::Listed(servers) = servers else {
@@ -52,7 +52,7 @@ pub(super) const ROW: FrontRow = FrontRow {
             servers,
             upstream,
         };
-        let lists = checked_lists(lists, &config)?;
+        let lists = check_lists(lists, &config)?;
         Some((Box::new(config), lists))
     },
 };
@@ -64,7 +64,7 @@ impl FrontConfig for ProxyConfig {
     }
 
     async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error> {
-        Ok(Proxy::start(*self, context.host, context.bodies))
+        Ok(Proxy::start(*self, context.host, context.body_limits))
     }
 
     fn dialect(&self) -> Option<Arc<dyn Dialect>> {
@@ -103,18 +103,18 @@ impl Proxy<()> {
     fn start(config: ProxyConfig, host: &Host, limits: BodyLimits) -> StartedFront {
         let upstream = Upstream::new(Servers::Listed(config.servers), Choice::Turns, config.upstream);
         let dialect = config.dialect;
-        let layer = host.layer_with(dialect.clone()).body_limits(limits);
+        let layer = host.layer_with_shared_dialect(dialect.clone()).body_limits(limits);
         let upstream_and_dialect = (upstream.clone(), dialect.clone());
         let forward = service_fn(move |request: Request<Body>| {
             let (upstream, dialect) = upstream_and_dialect.clone();
             async move {
                 Ok::<_, Infallible>(upstream.send(request).await.unwrap_or_else(|error| {
                     let end = EndReason::from(error);
-                    Passage::Ended(end.as_str()).mark(dialect.reply(&end).map(Body::from))
+                    Passage::Ended(end.as_str()).mark_response(dialect.reply(&end).map(Body::from))
                 }))
             }
         });
-        StartedFront::unregistered(Proxy {
+        StartedFront::without_registration(Proxy {
             chains: layer.layer(forward),
             upstream,
             dialect,
@@ -160,7 +160,7 @@ where
         }
     }
 
-    fn reply(&self, _: &str, end: &EndReason<'_>) -> Response<Body> {
+    fn reply_to_ended(&self, _: &str, end: &EndReason<'_>) -> Response<Body> {
         self.dialect.reply(end).map(Body::from)
     }
 }

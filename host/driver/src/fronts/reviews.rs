@@ -49,11 +49,13 @@ impl FrontConfig for ReviewsConfig {
     }
 
     async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error> {
-        let reviews = context.host.reviews().body_limits(context.bodies);
-        Ok(StartedFront::unregistered(match context.connections.chains.clone() {
-            Some(chains) => reviews.definitions(move |object| chains.definition_of(object)),
-            None => reviews,
-        }))
+        let reviews = context.host.reviews().body_limits(context.body_limits);
+        Ok(StartedFront::without_registration(
+            match context.connections.chain_store.clone() {
+                Some(chains) => reviews.definitions(move |object| chains.definition_of(object)),
+                None => reviews,
+            },
+        ))
     }
 
     fn set_servers(&mut self, _: Vec<UpstreamServer>) -> Result<(), &'static str> {
@@ -96,7 +98,7 @@ impl FrontService for ReviewService {
         }
     }
 
-    fn reply(&self, _: &str, end: &EndReason<'_>) -> Response<Body> {
-        ReviewService::reply(self, end).map(Body::from)
+    fn reply_to_ended(&self, _: &str, end: &EndReason<'_>) -> Response<Body> {
+        ReviewService::end_reply(self, end).map(Body::from)
     }
 }

@@ -4,7 +4,7 @@ use admittance_bcs::stores::CustomResourceStore;
 use admittance_definitions::{DefinitionStore, document::readers};
 
 use super::{DefinitionLocation, LocationError, LocationRow};
-use crate::{Connections, config::namespace};
+use crate::{Connections, config::parse_namespace};
 
 /// The default namespace: bcs-mesos-driver keeps its definitions there.
 const DEFAULT_NAMESPACE: &str = "bkbcs";
@@ -22,8 +22,8 @@ pub(super) const ROW: LocationRow = LocationRow {
     read: |node, sections| {
         let mut fields = node.object()?;
         let default = DEFAULT_NAMESPACE.to_owned();
-        let namespace = fields.get("namespace", default, readers::parse_with(namespace));
-        sections.need_kubernetes(node);
+        let namespace = fields.get("namespace", default, readers::parse_with(parse_namespace));
+        sections.require_kubernetes(node);
         Some(Arc::new(CustomResources { namespace }))
     },
 };

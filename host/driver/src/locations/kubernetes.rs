@@ -17,7 +17,7 @@ use crate::{Connections, FrontConfig, config::parse_lease};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubernetesResources {
     /// The modules, webhooks and grants that `namespacedadmissionchains` may use.
-    pub namespaced: NamespacedChains,
+    pub namespaced_chains: NamespacedChains,
     /// The Lease that the leader of the replicas holds. Default: `admittance`.
     pub lease: String,
     /// The policy systems, such as Kyverno, whose policies are read from the cluster together with the chains.
@@ -32,13 +32,13 @@ pub(super) const ROW: LocationRow = LocationRow {
     key: "kubernetes",
     read: |node, sections| {
         let mut fields = node.object()?;
-        let namespaced = fields.get_or_default("namespaced", namespaced);
+        let namespaced = fields.get_or_default("namespaced", read_namespaced_chains);
         let default = KubernetesResources::DEFAULT_LEASE.to_owned();
         let lease = fields.get("lease", default, readers::parse_with(parse_lease));
-        let policies = fields.get_or_default("policies", policies);
-        sections.need_kubernetes(node);
+        let policies = fields.get_or_default("policies", read_policies);
+        sections.require_kubernetes(node);
         Some(Arc::new(KubernetesResources {
-            namespaced,
+            namespaced_chains: namespaced,
             lease,
             policies,
         }))
@@ -51,7 +51,7 @@ impl DefinitionLocation for KubernetesResources {
     }
 
     fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, LocationError> {
-        let (Some(cluster), Some(chains)) = (&connections.cluster, &connections.chains) else {
+        let (Some(cluster), Some(chains)) = (&connections.cluster, &connections.chain_store) else {
             return Err(LocationError::NoCluster);
         };
         let mut stores: Vec<Arc<dyn DefinitionStore>> = vec![Arc::new(chains.clone())];
@@ -69,8 +69,8 @@ impl DefinitionLocation for KubernetesResources {
         Some(&self.lease)
     }
 
-    fn namespaced(&self) -> Option<&NamespacedChains> {
-        Some(&self.namespaced)
+    fn namespaced_chains(&self) -> Option<&NamespacedChains> {
+        Some(&self.namespaced_chains)
     }
 
     fn policies(&self) -> &[PolicySystem] {
@@ -78,12 +78,12 @@ impl DefinitionLocation for KubernetesResources {
     }
 }
 
-fn policies(node: &Node<'_>) -> Option<Vec<PolicySystem>> {
+fn read_policies(node: &Node<'_>) -> Option<Vec<PolicySystem>> {
     let fix = "list Kubernetes, Gatekeeper, Kubewarden or Kyverno, or remove it";
     node.different_words(fix, "the system is listed twice")
 }
 
-fn namespaced(node: &Node<'_>) -> Option<NamespacedChains> {
+fn read_namespaced_chains(node: &Node<'_>) -> Option<NamespacedChains> {
     let mut fields = node.object()?;
     let mut may_use = NamespacedChains::default();
     let patterns = |node: &Node<'_>| node.list_of(Node::parse::<SourcePattern>);
@@ -93,7 +93,7 @@ fn namespaced(node: &Node<'_>) -> Option<NamespacedChains> {
         may_use.allow = read_allow(&allow);
         if !may_use.allow.environment.is_empty() {
             let message = "chains give their plugins any environment variables";
-            allow.wrong(message, "remove `environment`");
+            allow.add_mistake(message, "remove `environment`");
         }
     }
     Some(may_use)

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::*;
 
-fn served() -> Value {
+fn openapi_document() -> Value {
     admittance_admin::openapi::<DriverStatus, HealthInfo>(fronts::admin_routes())
 }
 
 /// `RENEW=1 cargo test -p admittance-driver openapi` writes the OpenAPI document to the file.
 #[test]
 fn the_committed_openapi_document_is_served() {
-    let served = served();
+    let served = openapi_document();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin-api.json");
     let text = format!("{}\n", serde_json::to_string_pretty(&served).unwrap());
     if std::env::var_os("RENEW").is_some() {
@@ -29,10 +29,10 @@ fn the_committed_openapi_document_is_served() {
 
 #[test]
 fn every_reference_in_the_openapi_document_has_a_target() {
-    let document = served();
+    let document = openapi_document();
     let mut references = Vec::new();
     let mut names = Vec::new();
-    walk(&document, &mut references, &mut names);
+    collect_references(&document, &mut references, &mut names);
     assert!(references.len() > 20, "{references:?}");
     for reference in references {
         let pointer = reference.strip_prefix('#').unwrap();
@@ -44,25 +44,27 @@ fn every_reference_in_the_openapi_document_has_a_target() {
     assert_eq!(names.len(), count, "{names:?}");
 }
 
-fn walk(value: &serde_json::Value, references: &mut Vec<String>, names: &mut Vec<String>) {
+fn collect_references(value: &serde_json::Value, references: &mut Vec<String>, names: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(fields) => {
             for (name, value) in fields {
                 match (name.as_str(), value.as_str()) {
                     ("$ref", Some(reference)) => references.push(reference.to_owned()),
                     ("operationId", Some(name)) => names.push(name.to_owned()),
-                    _ => walk(value, references, names),
+                    _ => collect_references(value, references, names),
                 }
             }
         }
-        serde_json::Value::Array(items) => items.iter().for_each(|item| walk(item, references, names)),
+        serde_json::Value::Array(items) => items
+            .iter()
+            .for_each(|item| collect_references(item, references, names)),
         _ => {}
     }
 }
 
 #[test]
 fn the_api_page_lists_exactly_the_routes_of_the_openapi_document() {
-    let document = served();
+    let document = openapi_document();
     let mut routes = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {

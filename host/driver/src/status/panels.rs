@@ -7,16 +7,16 @@ use admittance_fleet::{WebhooksStatus, audit::AuditStatus};
 
 use super::DriverStatus;
 
-pub(super) fn dependencies(status: &DriverStatus, now: Moment) -> Vec<HealthPanel> {
+pub(super) fn dependency_panels(status: &DriverStatus, now: Moment) -> Vec<HealthPanel> {
     let panel = |title, lines| HealthPanel { title, lines };
     let mut panels = vec![
-        panel("Upstream", upstream(status)),
-        panel("ZooKeeper", zookeeper(status)),
+        panel("Upstream", upstream_lines(status)),
+        panel("ZooKeeper", zookeeper_lines(status)),
     ];
     panels.extend(status.gateway.as_ref().map(admittance_gateway::admin::panel));
     let certificates = status.certificates.iter();
     panels.extend([
-        panel("Kubernetes", kubernetes(status)),
+        panel("Kubernetes", kubernetes_lines(status)),
         panel(
             "Certificates",
             certificates.map(|certificate| certificate.health(now)).collect(),
@@ -34,11 +34,11 @@ pub(super) fn own_panels(status: &DriverStatus) -> Vec<HealthPanel> {
             "Definitions",
             status.table.stores.iter().map(HealthLine::from).collect(),
         ),
-        panel("Replicas", replicas.map(replica).collect()),
+        panel("Replicas", replicas.map(replica_line).collect()),
     ]
 }
 
-fn upstream(status: &DriverStatus) -> Vec<HealthLine> {
+fn upstream_lines(status: &DriverStatus) -> Vec<HealthLine> {
     let discovery = status.discovery.iter().map(|discovery| {
         let line = HealthLine::new(format!("discovery below {}", discovery.path))
             .count(discovery.registrations.len(), "server")
@@ -53,7 +53,7 @@ fn upstream(status: &DriverStatus) -> Vec<HealthLine> {
         .iter()
         .map(|server| {
             HealthLine::new(format!("upstream {}", server.server))
-                .up(server.is_up, server.since)
+                .up_or_down(server.is_up, server.since)
                 .problem(server.problem.clone())
                 .advice("Requests go to the other servers. Start it, or correct its address in the configuration.")
         })
@@ -61,7 +61,7 @@ fn upstream(status: &DriverStatus) -> Vec<HealthLine> {
         .collect()
 }
 
-fn zookeeper(status: &DriverStatus) -> Vec<HealthLine> {
+fn zookeeper_lines(status: &DriverStatus) -> Vec<HealthLine> {
     let sessions = status.zookeeper.iter().map(|ensemble| {
         let tone = match &*ensemble.state {
             "connected" => Tone::Good,
@@ -70,7 +70,7 @@ fn zookeeper(status: &DriverStatus) -> Vec<HealthLine> {
         };
         HealthLine::new(format!("ZooKeeper {} ({})", ensemble.ensemble, ensemble.servers))
             .badge(tone, &ensemble.state)
-            .since(ensemble.since)
+            .lasting_since(ensemble.since)
             .problem(ensemble.problem.clone())
             .advice("Check the servers of the ensemble, and the network to them; the driver connects again by itself.")
     });
@@ -85,21 +85,21 @@ fn zookeeper(status: &DriverStatus) -> Vec<HealthLine> {
     sessions.chain(registrations).collect()
 }
 
-fn kubernetes(status: &DriverStatus) -> Vec<HealthLine> {
+fn kubernetes_lines(status: &DriverStatus) -> Vec<HealthLine> {
     let Some(cluster) = &status.cluster else {
         return Vec::new();
     };
     let watches = [&cluster.namespaces].into_iter().chain(&cluster.kinds);
     let mut lines: Vec<_> = watches
-        .map(|cluster_watch| watch(&cluster.server, cluster_watch))
+        .map(|cluster_watch| watch_line(&cluster.server, cluster_watch))
         .collect();
-    lines.extend(status.leader.as_ref().map(leader));
-    lines.extend(status.webhook_configurations.as_ref().map(webhooks));
-    lines.extend(status.audit.as_ref().map(audit));
+    lines.extend(status.leader.as_ref().map(leader_line));
+    lines.extend(status.webhook_configurations.as_ref().map(webhooks_line));
+    lines.extend(status.audit.as_ref().map(audit_line));
     lines
 }
 
-fn watch(server: &str, watch: &ClusterWatch) -> HealthLine {
+fn watch_line(server: &str, watch: &ClusterWatch) -> HealthLine {
     let tone = match watch.state {
         WatchState::Watching => Tone::Good,
         WatchState::Idle | WatchState::Starting => Tone::Warn,
@@ -107,14 +107,14 @@ fn watch(server: &str, watch: &ClusterWatch) -> HealthLine {
     };
     HealthLine::new(format!("watch of {} at {server}", watch.kind))
         .badge(tone, watch.state.as_str())
-        .since(watch.since)
+        .lasting_since(watch.since)
         .text(", ")
         .count(watch.objects, "object")
         .problem(watch.problem.clone())
         .advice("If the API server refuses the watch, grant list and watch of this kind to the driver's account.")
 }
 
-fn webhooks(webhooks: &WebhooksStatus) -> HealthLine {
+fn webhooks_line(webhooks: &WebhooksStatus) -> HealthLine {
     let line = HealthLine::new(format!("webhook configurations {}", webhooks.name))
         .text(if webhooks.is_keeper {
             "kept by this replica"
@@ -123,12 +123,12 @@ fn webhooks(webhooks: &WebhooksStatus) -> HealthLine {
         })
         .problem(webhooks.problem.clone());
     match webhooks.last_write {
-        Some(at) => line.text(", written at ").at(at),
+        Some(at) => line.text(", written at ").moment(at),
         None => line,
     }
 }
 
-fn audit(audit: &AuditStatus) -> HealthLine {
+fn audit_line(audit: &AuditStatus) -> HealthLine {
     let entries = audit.problems.iter();
     let problems: Vec<_> = entries.map(|(subject, why)| format!("{subject}: {why}")).collect();
     let line = HealthLine::new("audit").problem((!problems.is_empty()).then(|| problems.join("; ")));
@@ -143,11 +143,11 @@ fn audit(audit: &AuditStatus) -> HealthLine {
     let objects: Vec<_> = counts.map(|(verdict, count)| format!("{count} {verdict}")).collect();
     let running = if audit.running { ", running again" } else { "" };
     line.text("at ")
-        .at(last.at)
+        .moment(last.at)
         .text(format!(", objects: {}{running}", objects.join(", ")))
 }
 
-fn replica(replica: &ReplicaStatus) -> HealthLine {
+fn replica_line(replica: &ReplicaStatus) -> HealthLine {
     let (tone, state) = match (replica.alive, replica.ready) {
         (false, _) => (Tone::Plain, "gone"),
         (true, true) => (Tone::Good, "ready"),
@@ -156,10 +156,10 @@ fn replica(replica: &ReplicaStatus) -> HealthLine {
     let mut line = HealthLine::new(format!("replica {}", replica.name))
         .badge(tone, state)
         .text(" serves ")
-        .code(replica.live.short())
+        .code(replica.live.to_short_hex())
         .problem(replica.problem.clone());
     if replica.prepared != replica.live {
-        line = line.text(", has prepared ").code(replica.prepared.short());
+        line = line.text(", has prepared ").code(replica.prepared.to_short_hex());
     }
     if replica.leader {
         line = line.text(" ").badge(Tone::Plain, "leader");
@@ -167,7 +167,7 @@ fn replica(replica: &ReplicaStatus) -> HealthLine {
     line
 }
 
-fn leader(leader: &LeaderStatus) -> HealthLine {
+fn leader_line(leader: &LeaderStatus) -> HealthLine {
     let line = HealthLine::new(format!("leader, lease {}", leader.lease));
     match &leader.holder {
         Some(holder) if leader.is_self => line.text(format!("{holder} (this replica)")),

@@ -29,7 +29,7 @@ use crate::{
     metric_names::SPANS as EXPORTED,
 };
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ pub struct Traces {
 impl Traces {
     /// Starts the export of spans; returns `None` if nothing requests it. Must be called within a tokio runtime.
     pub fn start(config: Option<TracingConfig>) -> Result<Option<Self>, TracesError> {
-        let Some(config) = environment::complete(config)? else {
+        let Some(config) = environment::with_environment(config)? else {
             return Ok(None);
         };
         for result in ["exported", "failed", "dropped"] {
@@ -61,7 +61,7 @@ impl Traces {
             TracingProtocol::HttpProtobuf => Protocol::HttpBinary,
             TracingProtocol::HttpJson => Protocol::HttpJson,
         };
-        let timeout = config.timeout.unwrap_or(TIMEOUT);
+        let timeout = config.timeout.unwrap_or(EXPORT_TIMEOUT);
         let tls = config.tls.clone();
         let sampling = config
             .sampling
@@ -80,7 +80,7 @@ impl Traces {
             .build();
         let mut builder = SdkTracerProvider::builder()
             .with_span_processor(QueuedSpans::new(processor, queue))
-            .with_resource(resource());
+            .with_resource(service_resource());
         if let Some(sampling) = sampling {
             let root = Sampler::TraceIdRatioBased(sampling);
             builder = builder.with_sampler(Sampler::ParentBased(Box::new(root)));
@@ -111,7 +111,7 @@ impl Traces {
     }
 
     /// Ends the export: sends the remaining spans, for a few seconds at most.
-    pub async fn end(self) {
+    pub async fn shut_down(self) {
         let end = move || self.provider.shutdown_with_timeout(LAST_EXPORT_TIMEOUT);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(end).await {
             tracing::warn!("the last spans were not sent: {error}");
@@ -120,7 +120,7 @@ impl Traces {
 }
 
 /// Returns the attributes of this process in the export. Environment variables can replace and add attributes.
-fn resource() -> Resource {
+fn service_resource() -> Resource {
     let all_attributes = [
         KeyValue::new("service.name", "admittance"),
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),

@@ -14,12 +14,12 @@ use axum::body::Body;
 use http::Request;
 use serde_json::Value;
 
-use crate::harness::{RunningDriver, text};
+use crate::harness::{RunningDriver, status_and_text};
 
 impl RunningDriver {
-    pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
+    pub(crate) async fn call_admin(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
         let request = Request::builder().method(method).uri(path).body(body.into()).unwrap();
-        let (status, body) = text(self.send_to_admin(request).await).await;
+        let (status, body) = status_and_text(self.send_to_admin(request).await).await;
         (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
     }
 }

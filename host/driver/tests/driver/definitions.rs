@@ -15,7 +15,7 @@ use http::Request;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 
-use crate::harness::{RunningDriver, request, text};
+use crate::harness::{RunningDriver, request, status_and_text};
 
 const PREFIX: &str = "/mesosdriver/v4";
 
@@ -31,35 +31,36 @@ static BUNDLE: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl RunningDriver {
-    async fn define(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, String) {
-        self.ask_as(request(method, &format!("{PREFIX}{path}"), body)).await
+    async fn send_definition(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, String) {
+        self.send_definition_request(request(method, &format!("{PREFIX}{path}"), body))
+            .await
     }
 
-    async fn ask_as(&self, request: Request<Body>) -> (u16, String) {
+    async fn send_definition_request(&self, request: Request<Body>) -> (u16, String) {
         let response = self.send(request).await;
         let headers = response.headers();
         assert_eq!(headers["content-type"], "application/json");
         assert!(headers.contains_key("x-request-id"));
-        text(response).await
+        status_and_text(response).await
     }
 
-    async fn data(&self, method: &str, path: &str) -> Value {
-        let (status, body) = self.define(method, path, Body::empty()).await;
+    async fn reply_data(&self, method: &str, path: &str) -> Value {
+        let (status, body) = self.send_definition(method, path, Body::empty()).await;
         let mut answer: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((status, &answer["code"]), (200, &json!(0)), "{body}");
         answer["data"].take()
     }
 
     /// Returns the names of the live chains, without the chain `c` that every test has.
-    async fn live(&self) -> Vec<String> {
-        let (_, status) = self.call("GET", "/v1/status", "").await;
+    async fn live_chains(&self) -> Vec<String> {
+        let (_, status) = self.call_admin("GET", "/v1/status", "").await;
         let chains = status["chains"].as_array().unwrap().iter();
         let names = chains.map(|chain| chain["name"].as_str().unwrap().to_owned());
         names.filter(|name| name != "c").collect()
     }
 }
 
-fn definition(name: &str, url: &str) -> Value {
+fn definition_json(name: &str, url: &str) -> Value {
     json!({
         "apiVersion": "v4",
         "kind": "admissionwebhook",
@@ -69,7 +70,7 @@ fn definition(name: &str, url: &str) -> Value {
     })
 }
 
-fn refusal(body: &str) -> (u64, String) {
+fn parse_refusal(body: &str) -> (u64, String) {
     let answer: Value = serde_json::from_str(body).unwrap();
     assert_eq!(answer["result"], false, "{body}");
     let message = answer["message"].as_str().unwrap().to_owned();

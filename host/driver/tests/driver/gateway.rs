@@ -22,9 +22,9 @@ use serde_json::Value;
 
 use crate::harness::*;
 
-pub(crate) const OUTER: &str = "/bcsapi/v4/scheduler/mesos";
+pub(crate) const GATEWAY_PREFIX: &str = "/bcsapi/v4/scheduler/mesos";
 
-pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&mut GatewayConfig)) -> Setup {
+pub(crate) fn gateway_setup(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&mut GatewayConfig)) -> Setup {
     let mut setup = Setup::new(&[]);
     let servers = |addresses: &[SocketAddr]| {
         let servers = addresses
@@ -39,7 +39,7 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
         clusters: clusters.collect(),
         discovery: None,
         drivers: UpstreamConfig {
-            tls: without_tls(),
+            tls: client_without_tls(),
             connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
             health: None,
@@ -75,10 +75,10 @@ pub(crate) struct SimulatedDriver {
 
 impl SimulatedDriver {
     pub(crate) async fn start() -> Self {
-        Self::answering(200, r#"{"result":true,"code":0,"message":"success","data":null}"#).await
+        Self::start_with_reply(200, r#"{"result":true,"code":0,"message":"success","data":null}"#).await
     }
 
-    pub(crate) async fn answering(status: u16, text: &'static str) -> Self {
+    pub(crate) async fn start_with_reply(status: u16, text: &'static str) -> Self {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let routes = {
             let request_log = requests.clone();
@@ -106,8 +106,8 @@ impl SimulatedDriver {
     }
 }
 
-pub(crate) async fn envelope(response: Response<hyper::body::Incoming>) -> (u16, Value) {
-    let (status, body) = text(response).await;
+pub(crate) async fn status_and_json(response: Response<hyper::body::Incoming>) -> (u16, Value) {
+    let (status, body) = status_and_text(response).await;
     (
         status,
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")),

@@ -42,7 +42,7 @@ pub(crate) const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/n/applications
 /// The time after which a single wait in a test counts as hanging, even on a busy machine.
 pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn within_timeout<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(HANG_TIMEOUT, future).await.expect("it hangs")
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct RunningDriver {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) shutdown: Shutdown,
-    run: JoinHandle<ShutdownResult>,
+    run_task: JoinHandle<ShutdownResult>,
 }
 
 impl Setup {
@@ -105,13 +105,13 @@ impl Setup {
                     upstream_kind: UpstreamKind::Driver,
                     servers: SchedulersConfig::Listed(servers),
                     upstream: UpstreamConfig {
-                        tls: without_tls(),
+                        tls: client_without_tls(),
                         connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
                         response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
                         health: None,
                     },
                     console: Default::default(),
-                    custom_resources: false,
+                    allows_custom_resources: false,
                     registration: None,
                 }),
                 lists: Vec::new(),
@@ -127,7 +127,7 @@ impl Setup {
                 plugin_http: Default::default(),
                 namespaces: Default::default(),
                 cluster: None,
-                resolve: Vec::new(),
+                webhook_addresses: Vec::new(),
                 accepts_short_keys: false,
                 decisions: Default::default(),
                 decision_sinks: Default::default(),
@@ -168,7 +168,7 @@ impl Setup {
         self
     }
 
-    pub(crate) fn steered(mut self, directory: &Path) -> Self {
+    pub(crate) fn with_definition_files(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
         self.config.definitions = vec![Arc::new(DefinitionFiles(directory.join("chains")))];
         self.config.history.directory = Some(directory.join("history"));
@@ -208,21 +208,21 @@ impl Setup {
         let connections = Connections {
             ensembles,
             cluster,
-            chains: None,
+            chain_store: None,
             webhooks: None,
-            together: false,
+            goes_live_together: false,
         };
         let admin = AdminPort::open(&self.config, metrics).await.unwrap();
         let mut driver = Driver::bind(self.config, connections, host, admin).await.unwrap();
         if !self.is_on_this_thread {
-            driver = driver.workers(Workers::start().unwrap());
+            driver = driver.with_workers(Workers::start().unwrap());
         }
         let shutdown = Shutdown::default();
         RunningDriver {
             address: driver.address(),
             // Tests connect to loopback, because the driver may listen on all addresses.
             admin: ([127, 0, 0, 1], driver.admin_address().unwrap().port()).into(),
-            run: tokio::spawn(driver.run(shutdown.clone())),
+            run_task: tokio::spawn(driver.run(shutdown.clone())),
             shutdown,
         }
     }
@@ -230,11 +230,11 @@ impl Setup {
 
 impl RunningDriver {
     pub(crate) async fn wait_until_stopped(self) -> ShutdownResult {
-        soon(self.run).await.unwrap()
+        within_timeout(self.run_task).await.unwrap()
     }
 
     pub(crate) async fn connect(&self) -> TcpStream {
-        soon(TcpStream::connect(self.address)).await.unwrap()
+        within_timeout(TcpStream::connect(self.address)).await.unwrap()
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Response<hyper::body::Incoming> {
@@ -242,20 +242,20 @@ impl RunningDriver {
     }
 
     pub(crate) async fn post(&self, body: impl Into<Body>) -> (u16, String) {
-        text(self.send(post(body)).await).await
+        status_and_text(self.send(post_request(body)).await).await
     }
 
     pub(crate) async fn send_to_admin(&self, request: Request<Body>) -> Response<hyper::body::Incoming> {
         send(self.admin, request).await
     }
 
-    pub(crate) async fn ask(&self, path: &str) -> (u16, String) {
+    pub(crate) async fn get_from_admin(&self, path: &str) -> (u16, String) {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-        text(send(self.admin, request).await).await
+        status_and_text(send(self.admin, request).await).await
     }
 
     pub(crate) async fn status(&self) -> Value {
-        let (status, body) = self.ask("/v1/status").await;
+        let (status, body) = self.get_from_admin("/v1/status").await;
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).unwrap()
     }
@@ -265,11 +265,11 @@ pub(crate) fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-pub(crate) fn without_tls() -> ClientTls {
-    tls::client(Trust::SystemAnd(None), None).unwrap().into()
+pub(crate) fn client_without_tls() -> ClientTls {
+    tls::client_config(Trust::SystemAnd(None), None).unwrap().into()
 }
 
-pub(crate) fn post(body: impl Into<Body>) -> Request<Body> {
+pub(crate) fn post_request(body: impl Into<Body>) -> Request<Body> {
     request("POST", APPLICATIONS, body)
 }
 
@@ -282,23 +282,23 @@ pub(crate) fn request(method: &str, path: &str, body: impl Into<Body>) -> Reques
         .unwrap()
 }
 
-pub(crate) fn client() -> Client<HttpConnector, Body> {
+pub(crate) fn http_client() -> Client<HttpConnector, Body> {
     Client::builder(TokioExecutor::new()).build_http()
 }
 
 pub(crate) async fn send(address: SocketAddr, mut request: Request<Body>) -> Response<hyper::body::Incoming> {
     let path = request.uri().path_and_query().unwrap().to_string();
     *request.uri_mut() = format!("http://{address}{path}").parse().unwrap();
-    soon(client().request(request)).await.unwrap()
+    within_timeout(http_client().request(request)).await.unwrap()
 }
 
-pub(crate) async fn text(response: Response<hyper::body::Incoming>) -> (u16, String) {
+pub(crate) async fn status_and_text(response: Response<hyper::body::Incoming>) -> (u16, String) {
     let status = response.status().as_u16();
-    let body = soon(response.into_body().collect()).await.unwrap().to_bytes();
+    let body = within_timeout(response.into_body().collect()).await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-pub(crate) async fn echo() -> SocketAddr {
+pub(crate) async fn echo_upstream() -> SocketAddr {
     serve(Router::new().fallback(async |request: Request<Body>| request.into_body())).await
 }
 
@@ -324,26 +324,26 @@ pub(crate) async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
-pub(crate) async fn refusing() -> SocketAddr {
+pub(crate) async fn refusing_upstream() -> SocketAddr {
     TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
 }
 
-pub(crate) async fn rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
+pub(crate) async fn read_rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     let mut text = Vec::new();
-    soon(stream.read_to_end(&mut text)).await.unwrap();
+    within_timeout(stream.read_to_end(&mut text)).await.unwrap();
     String::from_utf8(text).unwrap()
 }
 
-pub(crate) async fn until(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: &str) -> String {
+pub(crate) async fn read_until(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: &str) -> String {
     let mut text = Vec::new();
     while !text.ends_with(end.as_bytes()) {
-        text.push(soon(stream.read_u8()).await.unwrap());
+        text.push(within_timeout(stream.read_u8()).await.unwrap());
     }
     String::from_utf8(text).unwrap()
 }
 
 pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), text: &str) {
-    soon(stream.write_all(text.as_bytes())).await.unwrap();
+    within_timeout(stream.write_all(text.as_bytes())).await.unwrap();
 }
 
 /// Asserts that bodies are streamed both ways: each chunk is sent only after the previous one has come back.
@@ -353,18 +353,18 @@ pub(crate) async fn assert_streams(driver: &RunningDriver, path: &str) {
         let chunk = receiver.recv().await?;
         Some((Ok::<_, std::io::Error>(chunk), receiver))
     });
-    let asking = request("PUT", path, Body::from_stream(body));
-    let mut response = driver.send(asking).await.into_body();
+    let put_request = request("PUT", path, Body::from_stream(body));
+    let mut response = driver.send(put_request).await.into_body();
     for round in 0..8_u8 {
         let chunk = Bytes::from(vec![round; 64 * 1024]);
-        soon(sender.send(chunk.clone())).await.unwrap();
-        let mut back = Vec::new();
-        while back.len() < chunk.len() {
-            let frame = soon(response.frame()).await.unwrap().unwrap();
-            back.extend(frame.into_data().unwrap());
+        within_timeout(sender.send(chunk.clone())).await.unwrap();
+        let mut echoed_bytes = Vec::new();
+        while echoed_bytes.len() < chunk.len() {
+            let frame = within_timeout(response.frame()).await.unwrap().unwrap();
+            echoed_bytes.extend(frame.into_data().unwrap());
         }
-        assert_eq!(back, chunk);
+        assert_eq!(echoed_bytes, chunk);
     }
     drop(sender);
-    assert!(soon(response.frame()).await.is_none());
+    assert!(within_timeout(response.frame()).await.is_none());
 }

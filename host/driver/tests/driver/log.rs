@@ -13,7 +13,7 @@ pub(crate) struct LogGuard {
     /// A second subscriber, which receives nothing. If there were only one, `tracing` would ask it once for each kind
     /// of line, and apply the answer to all threads. With two, `tracing` asks the subscriber of the current thread for
     /// each line.
-    _second: tracing::Dispatch,
+    _second_dispatch: tracing::Dispatch,
 }
 
 impl TestLog {
@@ -26,7 +26,7 @@ impl TestLog {
         });
         let listening = LogGuard {
             _subscriber: tracing::subscriber::set_default(subscriber.finish()),
-            _second: second,
+            _second_dispatch: second,
         };
         (log, listening)
     }

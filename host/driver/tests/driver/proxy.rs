@@ -16,17 +16,18 @@ use crate::harness::*;
 
 #[tokio::test]
 async fn a_request_goes_through_the_chains_before_the_upstream() {
-    let driver = Setup::new(&[echo().await]).start().await;
-    let changed = r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"plain","namespace":"n"},"seen":true}"#;
+    let driver = Setup::new(&[echo_upstream().await]).start().await;
+    let changed_body =
+        r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"plain","namespace":"n"},"seen":true}"#;
     assert_eq!(driver.post(application("good")).await, (200, application("good")));
-    assert_eq!(driver.post(application("plain")).await, (200, changed.to_owned()));
+    assert_eq!(driver.post(application("plain")).await, (200, changed_body.to_owned()));
     let (status, body) = driver.post(application("bad")).await;
     assert_eq!(status, 400);
     assert!(body.contains("1405234") && body.contains("stage judge of chain c denied the request: it is bad"));
-    let stranger = Request::post(APPLICATIONS)
+    let request_without_cluster = Request::post(APPLICATIONS)
         .body(Body::from(application("good")))
         .unwrap();
-    let (status, body) = text(driver.send(stranger).await).await;
+    let (status, body) = status_and_text(driver.send(request_without_cluster).await).await;
     assert_eq!(status, 400);
     assert!(body.contains("http header BCS-ClusterID  don't exist"), "{body}");
 }
@@ -64,12 +65,12 @@ async fn the_upstream_gets_forwarded_headers() {
          x-forwarded-proto: http\nx-request-id: me-1",
         driver.address
     );
-    assert_eq!(text(response).await.1, expected);
+    assert_eq!(status_and_text(response).await.1, expected);
 }
 
 #[tokio::test]
 async fn bodies_that_no_chain_matches_are_streamed_both_ways() {
-    let driver = Setup::new(&[echo().await])
+    let driver = Setup::new(&[echo_upstream().await])
         .limits(|limits| limits.body = 1024)
         .start()
         .await;
@@ -78,7 +79,7 @@ async fn bodies_that_no_chain_matches_are_streamed_both_ways() {
 
 #[tokio::test]
 async fn the_length_header_of_a_chunked_body_is_ignored() {
-    let driver = Setup::new(&[echo().await]).start().await;
+    let driver = Setup::new(&[echo_upstream().await]).start().await;
     for method in ["POST", "PUT"] {
         let body = application("good");
         let mut stream = driver.connect().await;
@@ -88,7 +89,7 @@ async fn the_length_header_of_a_chunked_body_is_ignored() {
             body.len()
         );
         write(&mut stream, &message).await;
-        let reply = rest(&mut stream).await;
+        let reply = read_rest(&mut stream).await;
         assert!(
             reply.starts_with("HTTP/1.1 200 ") && reply.contains(&body),
             "{method}: {reply}"
@@ -120,7 +121,9 @@ async fn trailers_are_forwarded() {
     let mut request = request("PUT", APPLICATIONS, Body::new(StreamBody::new(stream::iter(frames))));
     request.headers_mut().insert("te", "trailers".parse().unwrap());
     request.headers_mut().insert("trailer", "x-sum".parse().unwrap());
-    let collected = soon(driver.send(request).await.into_body().collect()).await.unwrap();
+    let collected = within_timeout(driver.send(request).await.into_body().collect())
+        .await
+        .unwrap();
     assert_eq!(collected.trailers().unwrap()["x-sum"], "42");
     assert_eq!(collected.to_bytes(), "abc");
 }
@@ -134,7 +137,7 @@ async fn a_switched_protocol_becomes_a_tunnel() {
             let upgrade = hyper::upgrade::on(&mut request);
             tokio::spawn(async move {
                 let mut stream = TokioIo::new(upgrade.await.unwrap());
-                let line = until(&mut stream, "\n").await;
+                let line = read_until(&mut stream, "\n").await;
                 write(&mut stream, &line.to_uppercase()).await;
             });
             Response::builder()
@@ -152,33 +155,39 @@ async fn a_switched_protocol_becomes_a_tunnel() {
          connection: Upgrade\r\nupgrade: shout\r\n\r\nearly "
     );
     write(&mut stream, &head).await;
-    let reply = until(&mut stream, "\r\n\r\n").await;
+    let reply = read_until(&mut stream, "\r\n\r\n").await;
     assert!(reply.starts_with("HTTP/1.1 101 "), "{reply}");
     assert!(reply.contains("upgrade: shout\r\n"), "{reply}");
     write(&mut stream, "bird\n").await;
-    assert_eq!(rest(&mut stream).await, "EARLY BIRD\n");
+    assert_eq!(read_rest(&mut stream).await, "EARLY BIRD\n");
 }
 
 #[tokio::test]
 async fn the_next_server_is_tried_when_a_server_refuses_connections() {
-    let driver = Setup::new(&[refusing().await, echo().await, refusing().await])
-        .start()
-        .await;
+    let driver = Setup::new(&[
+        refusing_upstream().await,
+        echo_upstream().await,
+        refusing_upstream().await,
+    ])
+    .start()
+    .await;
     for _ in 0..6 {
         // A streamed body cannot be sent twice, so the driver does not send the request to the second server.
         let body = stream::iter(["a", "b"]).map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
         let response = driver.send(request("PUT", APPLICATIONS, Body::from_stream(body))).await;
-        assert_eq!(text(response).await, (200, "ab".to_owned()));
+        assert_eq!(status_and_text(response).await, (200, "ab".to_owned()));
     }
-    assert_eq!(driver.ask("/readyz").await.0, 200);
+    assert_eq!(driver.get_from_admin("/readyz").await.0, 200);
     let detail = driver.status().await.to_string();
     assert_eq!(detail.matches(r#""up":false"#).count(), 2, "{detail}");
 }
 
 #[tokio::test]
 async fn requests_alternate_between_servers() {
-    let name = async |name: &'static str| serve(Router::new().fallback(async move || name)).await;
-    let driver = Setup::new(&[name("a").await, name("b").await]).start().await;
+    let serve_name = async |name: &'static str| serve(Router::new().fallback(async move || name)).await;
+    let driver = Setup::new(&[serve_name("a").await, serve_name("b").await])
+        .start()
+        .await;
     let mut replies = String::new();
     for _ in 0..4 {
         replies += &driver.post(application("good")).await.1;
@@ -188,7 +197,7 @@ async fn requests_alternate_between_servers() {
 
 #[tokio::test]
 async fn a_request_fails_without_a_reachable_server() {
-    let driver = Setup::new(&[refusing().await]).start().await;
+    let driver = Setup::new(&[refusing_upstream().await]).start().await;
     let (status, body) = driver.post(application("good")).await;
     assert_eq!(status, 200, "as the BCS driver has it");
     assert_eq!(
@@ -204,14 +213,14 @@ async fn a_request_that_was_sent_is_not_sent_again() {
     let driver = Setup::new(&[address]).start().await;
     let server = async {
         let (mut stream, _) = listener.accept().await.unwrap();
-        until(&mut stream, "\r\n\r\n").await;
-        let mut some = [0; 3];
-        stream.read_exact(&mut some).await.unwrap();
+        read_until(&mut stream, "\r\n\r\n").await;
+        let mut part = [0; 3];
+        stream.read_exact(&mut part).await.unwrap();
         drop(stream);
         // The listener is returned and stays open. If the driver connects a second time, the test can notice it.
         listener
     };
-    let ((_, body), listener) = soon(async { tokio::join!(driver.post(application("good")), server) }).await;
+    let ((_, body), listener) = within_timeout(async { tokio::join!(driver.post(application("good")), server) }).await;
     assert!(
         body.contains("the connection to the upstream broke before it replied"),
         "{body}"
@@ -251,13 +260,13 @@ async fn health_checks_remove_and_restore_a_server() {
             }),
         )
         .fallback(async || "sick");
-    let well = serve(
+    let healthy_server = serve(
         Router::new()
             .route("/health", any(async || ""))
             .fallback(async || "well"),
     )
     .await;
-    let driver = Setup::new(&[serve(routes).await, well])
+    let driver = Setup::new(&[serve(routes).await, healthy_server])
         .upstream(|upstream| {
             upstream.health = Some(HealthCheck {
                 path: "/health".parse().unwrap(),
@@ -268,32 +277,32 @@ async fn health_checks_remove_and_restore_a_server() {
         })
         .start()
         .await;
-    let is_up = async |count: usize| loop {
+    let wait_until_up = async |count: usize| loop {
         let detail = driver.status().await.to_string();
         if detail.matches(r#""up":true"#).count() == count {
             break;
         }
         tokio::task::yield_now().await;
     };
-    soon(is_up(1)).await;
+    within_timeout(wait_until_up(1)).await;
     for _ in 0..4 {
         assert_eq!(driver.post(application("good")).await.1, "well");
     }
     healthy.store(true, Ordering::Relaxed);
-    soon(is_up(2)).await;
-    let both = [
+    within_timeout(wait_until_up(2)).await;
+    let bodies = [
         driver.post(application("good")).await.1,
         driver.post(application("good")).await.1,
     ];
     assert!(
-        both.contains(&"sick".to_owned()) && both.contains(&"well".to_owned()),
-        "{both:?}"
+        bodies.contains(&"sick".to_owned()) && bodies.contains(&"well".to_owned()),
+        "{bodies:?}"
     );
 }
 
 #[tokio::test]
 async fn a_client_that_expects_100_continue_gets_it() {
-    let driver = Setup::new(&[echo().await]).start().await;
+    let driver = Setup::new(&[echo_upstream().await]).start().await;
     for (method, expected) in [("POST", "HTTP/1.1 200"), ("PUT", "HTTP/1.1 200")] {
         let mut stream = driver.connect().await;
         let body = application("good");
@@ -303,9 +312,12 @@ async fn a_client_that_expects_100_continue_gets_it() {
             body.len()
         );
         write(&mut stream, &head).await;
-        assert_eq!(until(&mut stream, "\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
+        assert_eq!(
+            read_until(&mut stream, "\r\n\r\n").await,
+            "HTTP/1.1 100 Continue\r\n\r\n"
+        );
         write(&mut stream, &body).await;
-        let reply = rest(&mut stream).await;
+        let reply = read_rest(&mut stream).await;
         assert!(
             reply.starts_with(expected) && reply.ends_with(&body),
             "{method}: {reply}"
@@ -315,13 +327,16 @@ async fn a_client_that_expects_100_continue_gets_it() {
 
 #[tokio::test]
 async fn the_admin_port_serves_probes_and_metrics() {
-    let driver = Setup::new(&[echo().await]).start().await;
-    assert_eq!(driver.ask("/healthz").await, (200, "ok\n".to_owned()));
-    assert_eq!(driver.ask("/metrics").await, (200, "a_metric 1\n".to_owned()));
+    let driver = Setup::new(&[echo_upstream().await]).start().await;
+    assert_eq!(driver.get_from_admin("/healthz").await, (200, "ok\n".to_owned()));
+    assert_eq!(
+        driver.get_from_admin("/metrics").await,
+        (200, "a_metric 1\n".to_owned())
+    );
     // `/readyz` needs no authentication, so the reply has no details.
-    assert_eq!(driver.ask("/readyz").await.0, 200);
+    assert_eq!(driver.get_from_admin("/readyz").await.0, 200);
     assert_eq!(driver.status().await["chains"][0]["name"], "c");
-    assert_eq!(driver.ask("/other").await.0, 404);
+    assert_eq!(driver.get_from_admin("/other").await.0, 404);
 }
 
 #[tokio::test]
@@ -330,7 +345,7 @@ async fn clients_cannot_choose_the_labels_of_metrics() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    let driver = Setup::new(&[echo().await]).on_this_thread().start().await;
+    let driver = Setup::new(&[echo_upstream().await]).on_this_thread().start().await;
     let object = |kind: &str, name: &str| {
         json!({"apiVersion": MARK, "kind": kind, "metadata": {"name": name, "namespace": MARK}}).to_string()
     };
@@ -356,7 +371,7 @@ async fn clients_cannot_choose_the_labels_of_metrics() {
             for header in ["user-agent", "traceparent", "x-forwarded-for", "flood"] {
                 flood_request.headers_mut().insert(header, mark.parse().unwrap());
             }
-            text(driver.send(flood_request).await).await;
+            status_and_text(driver.send(flood_request).await).await;
         }
         let rendered = metrics.render();
         assert!(

@@ -16,22 +16,25 @@ use serde_json::{Value, json};
 
 use self::ensemble::TestZooKeeper;
 use crate::{
-    harness::{CLUSTER, RunningDriver, Setup, held_upstream, refusing, request, send, serve, soon, text},
-    tls::until,
+    harness::{
+        CLUSTER, RunningDriver, Setup, held_upstream, refusing_upstream, request, send, serve, status_and_text,
+        within_timeout,
+    },
+    tls::wait_until,
 };
 
 #[path = "../../../bcs/tests/zookeeper/ensemble.rs"]
 pub(crate) mod ensemble;
 
-const SCHEDULERS: &str = SchedulersConfig::DEFAULT_PATH;
-const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
-const RESOURCES: &str = "/mesosdriver/v4/cluster/resources";
+const SCHEDULERS_PATH: &str = SchedulersConfig::DEFAULT_PATH;
+const DRIVERS_PATH: &str = "/bcs/services/endpoints/mesosdriver";
+const RESOURCES_PATH: &str = "/mesosdriver/v4/cluster/resources";
 const NO_SCHEDULER: &str = "cannot connect to any scheduler";
 
-fn discovering(server: &str) -> Setup {
+fn discovering_setup(server: &str) -> Setup {
     let mut setup = Setup::new(&[]).bcs(|bcs| {
         bcs.upstream_kind = UpstreamKind::Scheduler;
-        bcs.servers = SchedulersConfig::Discovered(SCHEDULERS.parse().unwrap());
+        bcs.servers = SchedulersConfig::Discovered(SCHEDULERS_PATH.parse().unwrap());
     });
     setup.config.zookeeper = ZooKeeperConfig {
         cluster: Some(EnsembleConfig::new(server.parse().unwrap())),
@@ -48,27 +51,27 @@ fn register(zookeeper: &ZooKeeper, address: SocketAddr) -> HeldRegistration {
         ..ServerInfo::default()
     };
     zookeeper.register(NodeRegistration {
-        parent: SCHEDULERS.to_owned(),
+        parent: SCHEDULERS_PATH.to_owned(),
         name: address.to_string(),
         data: serde_json::to_vec(&info).unwrap().into(),
     })
 }
 
-async fn scheduler(name: &'static str) -> SocketAddr {
+async fn serve_scheduler(name: &'static str) -> SocketAddr {
     let reply = json!({"result": true, "code": 0, "message": "success", "data": name}).to_string();
     serve(Router::new().fallback(async move || reply)).await
 }
 
-async fn ask(driver: &RunningDriver) -> (u64, String, Value) {
-    let (status, body) = text(driver.send(request("GET", RESOURCES, "")).await).await;
+async fn ask_for_resources(driver: &RunningDriver) -> (u64, String, Value) {
+    let (status, body) = status_and_text(driver.send(request("GET", RESOURCES_PATH, "")).await).await;
     assert_eq!(status, 200, "{body}");
     let body: Value = serde_json::from_str(&body).unwrap();
     let message = body["message"].as_str().unwrap().to_owned();
     (body["code"].as_u64().unwrap(), message, body["data"].clone())
 }
 
-async fn health(driver: &RunningDriver) -> String {
-    let (status, body) = driver.ask("/healthz").await;
+async fn health_message(driver: &RunningDriver) -> String {
+    let (status, body) = driver.get_from_admin("/healthz").await;
     assert_eq!(status, 200, "{body}");
     let mut health: Value = serde_json::from_str(&body).unwrap();
     assert!(body.starts_with("{\n    \"runMode\": "), "{body}");
@@ -86,21 +89,21 @@ async fn health(driver: &RunningDriver) -> String {
     message
 }
 
-async fn count(members: &mut FollowedChildren<RegisteredMember>, count: usize) {
+async fn wait_for_count(members: &mut FollowedChildren<RegisteredMember>, count: usize) {
     let reached = async {
         while members.borrow().children.len() != count || !members.borrow().is_read {
             members.changed().await;
         }
     };
-    soon(reached).await;
+    within_timeout(reached).await;
 }
 
 #[tokio::test]
 async fn requests_go_to_the_master_of_the_discovered_schedulers() {
     let server = tokio::task::spawn_blocking(TestZooKeeper::start).await.unwrap();
-    let driver = discovering(server.address()).start().await;
-    until("the empty list", async || health(&driver).await == NO_SCHEDULER).await;
-    let (code, message, _) = ask(&driver).await;
+    let driver = discovering_setup(server.address()).start().await;
+    wait_until("the empty list", async || health_message(&driver).await == NO_SCHEDULER).await;
+    let (code, message, _) = ask_for_resources(&driver).await;
     assert_eq!(
         (code, message.as_str()),
         (
@@ -110,26 +113,35 @@ async fn requests_go_to_the_master_of_the_discovered_schedulers() {
     );
 
     let zookeeper = ZooKeeper::open(EnsembleConfig::new(server.address().parse().unwrap()));
-    let mut members = zookeeper.members(SCHEDULERS);
-    let first = register(&zookeeper, scheduler("first").await);
-    count(&mut members, 1).await;
-    until("the first scheduler", async || health(&driver).await == "run ok").await;
-    assert_eq!(ask(&driver).await, (0, "success".to_owned(), json!("first")));
-    let _second = register(&zookeeper, scheduler("second").await);
-    count(&mut members, 2).await;
-    until("the second scheduler", async || {
+    let mut members = zookeeper.members(SCHEDULERS_PATH);
+    let first = register(&zookeeper, serve_scheduler("first").await);
+    wait_for_count(&mut members, 1).await;
+    wait_until("the first scheduler", async || {
+        health_message(&driver).await == "run ok"
+    })
+    .await;
+    assert_eq!(
+        ask_for_resources(&driver).await,
+        (0, "success".to_owned(), json!("first"))
+    );
+    let _second = register(&zookeeper, serve_scheduler("second").await);
+    wait_for_count(&mut members, 2).await;
+    wait_until("the second scheduler", async || {
         driver.status().await["upstream"].as_array().unwrap().len() == 2
     })
     .await;
-    assert_eq!(ask(&driver).await.2, "first");
+    assert_eq!(ask_for_resources(&driver).await.2, "first");
     first.withdraw().await;
-    until("the new master", async || ask(&driver).await.2 == "second").await;
+    wait_until("the new master", async || {
+        ask_for_resources(&driver).await.2 == "second"
+    })
+    .await;
     // The driver has noticed the change. The test has its own connection to ZooKeeper and may notice it later, so it
     // waits here until its own list has a single member.
-    count(&mut members, 1).await;
+    wait_for_count(&mut members, 1).await;
 
     let status = driver.status().await;
-    assert_eq!(status["discovery"]["path"], SCHEDULERS);
+    assert_eq!(status["discovery"]["path"], SCHEDULERS_PATH);
     assert_eq!(status["discovery"]["known"], true);
     assert_eq!(
         status["discovery"]["registrations"],
@@ -148,25 +160,25 @@ async fn requests_go_to_the_master_of_the_discovered_schedulers() {
     })
     .await
     .unwrap();
-    until("the loss", async || {
+    wait_until("the loss", async || {
         let lost_status = driver.status().await;
         lost_status["zookeeper"][0]["state"] == "lost" && lost_status["discovery"]["problem"].is_string()
     })
     .await;
-    assert_eq!(ask(&driver).await.2, "second");
-    assert_eq!(health(&driver).await, "run ok");
+    assert_eq!(ask_for_resources(&driver).await.2, "second");
+    assert_eq!(health_message(&driver).await, "run ok");
     drop(server);
 }
 
 #[tokio::test]
 async fn a_driver_without_zookeeper_is_not_ready() {
-    let address = refusing().await.to_string();
-    let driver = discovering(&address)
+    let address = refusing_upstream().await.to_string();
+    let driver = discovering_setup(&address)
         .upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))
         .start()
         .await;
-    assert_eq!(health(&driver).await, "in starting");
-    let (code, message, _) = ask(&driver).await;
+    assert_eq!(health_message(&driver).await, "in starting");
+    let (code, message, _) = ask_for_resources(&driver).await;
     assert_eq!(code, 1_405_009);
     assert!(
         message.ends_with("do http request failed!scheduler not exist"),
@@ -183,7 +195,7 @@ async fn a_driver_without_zookeeper_is_not_ready() {
 async fn a_driver_is_registered_while_it_serves() {
     let server = tokio::task::spawn_blocking(TestZooKeeper::start).await.unwrap();
     let (upstream, release, mut arrivals) = held_upstream().await;
-    let driver = discovering(server.address())
+    let driver = discovering_setup(server.address())
         .bcs(|bcs| {
             bcs.servers = SchedulersConfig::Listed(vec![format!("http://{upstream}").parse().unwrap()]);
             bcs.registration = Some(RegistrationConfig {
@@ -195,11 +207,11 @@ async fn a_driver_is_registered_while_it_serves() {
         .await;
     let zookeeper = ZooKeeper::open(EnsembleConfig::new(server.address().parse().unwrap()));
     let (mut within, mut of_cluster) = (
-        zookeeper.members(DRIVERS),
-        zookeeper.members(&format!("{DRIVERS}/{CLUSTER}")),
+        zookeeper.members(DRIVERS_PATH),
+        zookeeper.members(&format!("{DRIVERS_PATH}/{CLUSTER}")),
     );
     for members in [&mut within, &mut of_cluster] {
-        count(members, 1).await;
+        wait_for_count(members, 1).await;
         let list = members.borrow();
         let member = &list.children[0];
         let info: ServerInfo = serde_json::from_slice(&member.data).unwrap();
@@ -224,28 +236,28 @@ async fn a_driver_is_registered_while_it_serves() {
         assert_eq!(rest, format!("127.0.0.1{:010}", member.sequence));
     }
     let nodes = [
-        ("service", format!("{DRIVERS}/{CLUSTER}"), &of_cluster),
-        ("cluster", DRIVERS.to_owned(), &within),
+        ("service", format!("{DRIVERS_PATH}/{CLUSTER}"), &of_cluster),
+        ("cluster", DRIVERS_PATH.to_owned(), &within),
     ]
     .map(|(ensemble, below, members)| {
         let node = format!("{below}/{}", members.borrow().children[0].name);
         json!({"ensemble": ensemble, "below": below, "node": node})
     });
-    until("its own nodes", async || {
+    wait_until("its own nodes", async || {
         driver.status().await["registrations"] == json!(nodes)
     })
     .await;
 
     let address = driver.address;
-    let in_flight = tokio::spawn(send(address, request("GET", RESOURCES, "")));
-    soon(arrivals.recv()).await.unwrap();
+    let in_flight = tokio::spawn(send(address, request("GET", RESOURCES_PATH, "")));
+    within_timeout(arrivals.recv()).await.unwrap();
     driver.shutdown.signal();
     for members in [&mut within, &mut of_cluster] {
-        count(members, 0).await;
+        wait_for_count(members, 0).await;
     }
     release.notify_one();
-    let response = soon(in_flight).await.unwrap();
-    let (status, body) = text(response).await;
+    let response = within_timeout(in_flight).await.unwrap();
+    let (status, body) = status_and_text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
     assert_eq!(driver.wait_until_stopped().await, ShutdownResult::Cleanly);
 }

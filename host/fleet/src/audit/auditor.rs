@@ -39,7 +39,7 @@ impl Auditor {
         }
     }
 
-    pub fn compares(&self) -> bool {
+    pub fn compares_tables(&self) -> bool {
         self.tables.len() > 1
     }
 

@@ -47,7 +47,7 @@ impl AuditedResource {
     }
 
     /// Returns whether `name` denotes this resource: `pods`, `deployments` or `deployments.apps`.
-    pub fn is_called(&self, name: &str) -> bool {
+    pub fn has_name(&self, name: &str) -> bool {
         name.eq_ignore_ascii_case(&self.resource.resource) || name.eq_ignore_ascii_case(&self.name())
     }
 
@@ -64,7 +64,7 @@ impl AuditedResource {
     }
 
     /// Parses an object of this resource. Adds `apiVersion` and `kind`, which items in lists of built-in kinds lack.
-    pub(super) fn object(&self, item: &RawValue) -> Result<Object, ObjectError> {
+    pub(super) fn parse_object(&self, item: &RawValue) -> Result<Object, ObjectError> {
         let object = Object::parse(item.get())?;
         if object.head().kind.is_some() {
             return Ok(object);
@@ -142,8 +142,8 @@ pub struct AuditClient {
 pub struct DiscoveredResources {
     pub resources: Vec<AuditedResource>,
     /// The API groups whose resources could not be discovered, each with the error.
-    pub unknown: Vec<(String, AnswerError)>,
-    pub reports: Option<ReportApi>,
+    pub undiscovered_groups: Vec<(String, AnswerError)>,
+    pub report_api: Option<ReportApi>,
 }
 
 impl AuditClient {
@@ -182,12 +182,12 @@ impl AuditClient {
         self.cluster.lines(path).await
     }
 
-    async fn get_as<T: DeserializeOwned>(&self, path: &str) -> Result<T, AnswerError> {
+    async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, AnswerError> {
         let answer = self.get(path).await?;
         if !answer.status.is_success() {
             return Err(answer.error(path));
         }
-        serde_json::from_slice(&answer.body).map_err(|error| content(path, &error))
+        serde_json::from_slice(&answer.body).map_err(|error| content_error(path, &error))
     }
 
     /// Discovers the resources that may match a chain. A resource that is served in several versions is returned once,
@@ -196,15 +196,15 @@ impl AuditClient {
     /// # Errors
     ///
     /// Returns an error if the API server does not list its groups. If the resources of one group cannot be discovered,
-    /// the group is in `unknown`.
+    /// the group is in `undiscovered_groups`.
     pub async fn discover(&self, tables: &[&Table]) -> Result<DiscoveredResources, AnswerError> {
-        let core: ResourceList = self.get_as("/api/v1").await?;
+        let core: ResourceList = self.get_json("/api/v1").await?;
         let mut discovered = DiscoveredResources {
-            resources: auditable(core, tables),
-            unknown: Vec::new(),
-            reports: None,
+            resources: auditable_resources(core, tables),
+            undiscovered_groups: Vec::new(),
+            report_api: None,
         };
-        let Groups { groups } = self.get_as("/apis").await?;
+        let Groups { groups } = self.get_json("/apis").await?;
         for DiscoveredGroup {
             mut versions,
             preferred_version,
@@ -216,19 +216,19 @@ impl AuditClient {
                 let reports = ReportApi::from_api_version(&group_version);
                 // The resources of this group may be served by another program, such as a metrics server. If that
                 // program is down, only this group is missing.
-                let list_result: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
+                let list_result: Result<ResourceList, _> = self.get_json(&format!("/apis/{group_version}")).await;
                 let resource_list = match list_result {
                     Ok(list) => list,
                     Err(error) => {
-                        discovered.reports = reports.max(discovered.reports);
-                        discovered.unknown.push((group_version, error));
+                        discovered.report_api = reports.max(discovered.report_api);
+                        discovered.undiscovered_groups.push((group_version, error));
                         continue;
                     }
                 };
-                discovered.reports = reports
+                discovered.report_api = reports
                     .filter(|api| resource_list.has_kind_of(*api))
-                    .max(discovered.reports);
-                for resource in auditable(resource_list, tables) {
+                    .max(discovered.report_api);
+                for resource in auditable_resources(resource_list, tables) {
                     let is_duplicate = |earlier_resource: &AuditedResource| {
                         earlier_resource.resource.resource == resource.resource.resource
                     };
@@ -243,14 +243,15 @@ impl AuditClient {
     }
 
     /// Returns the preferred API of reports among those that the API server serves now; `None` if it serves none.
-    pub(super) async fn reports(&self) -> Result<Option<ReportApi>, AnswerError> {
+    pub(super) async fn preferred_report_api(&self) -> Result<Option<ReportApi>, AnswerError> {
         let mut preferred_api = None;
         for api in ReportApi::ALL {
             let path = format!("/apis/{}", api.api_version());
-            let Some(body) = self.get(&path).await?.unless_missing(&path)? else {
+            let Some(body) = self.get(&path).await?.body_unless_missing(&path)? else {
                 continue;
             };
-            let resource_list: ResourceList = serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;
+            let resource_list: ResourceList =
+                serde_json::from_slice(&body).map_err(|error| content_error(&path, &error))?;
             preferred_api = preferred_api.max(Some(api).filter(|api| resource_list.has_kind_of(*api)));
         }
         Ok(preferred_api)
@@ -265,14 +266,14 @@ impl ResourceList {
     }
 }
 
-pub(super) fn content(path: &str, reason: &impl ToString) -> AnswerError {
+pub(super) fn content_error(path: &str, reason: &impl ToString) -> AnswerError {
     AnswerError::Content {
         path: path.to_owned(),
         reason: reason.to_string(),
     }
 }
 
-fn auditable(list: ResourceList, tables: &[&Table]) -> Vec<AuditedResource> {
+fn auditable_resources(list: ResourceList, tables: &[&Table]) -> Vec<AuditedResource> {
     let GroupVersionKind { group, version, .. } =
         GroupVersionKind::from_api_version(&list.group_version, String::new());
     let resources = list.resources.into_iter();
@@ -318,10 +319,10 @@ struct PageMetadata {
 pub struct Pages {
     path: String,
     resource: AuditedResource,
-    size: u32,
+    page_size: u32,
     /// The continue token of the next page; `None` after the last page.
-    next: Option<String>,
-    version: Option<String>,
+    next_token: Option<String>,
+    resource_version: Option<String>,
 }
 
 impl Pages {
@@ -329,53 +330,53 @@ impl Pages {
         Self {
             path: resource.path(namespace),
             resource: resource.clone(),
-            size,
-            next: Some(String::new()),
-            version: None,
+            page_size: size,
+            next_token: Some(String::new()),
+            resource_version: None,
         }
     }
 
     /// Returns the resource version of the list. A watch from this version delivers every change after the list.
     pub(super) fn into_version(self) -> Option<String> {
-        self.version.filter(|version| !version.is_empty())
+        self.resource_version.filter(|version| !version.is_empty())
     }
 
     /// Reads the next page; `None` after the last page.
-    pub async fn next(&mut self, client: &AuditClient) -> Result<Option<Vec<Object>>, AnswerError> {
-        let Some(token) = self.next.take() else {
+    pub async fn next_page(&mut self, client: &AuditClient) -> Result<Option<Vec<Object>>, AnswerError> {
+        let Some(token) = self.next_token.take() else {
             return Ok(None);
         };
-        let answer = self.page(&token, client).await?;
-        let Some(body) = answer.unless_missing(&self.path)? else {
+        let answer = self.request_page(&token, client).await?;
+        let Some(body) = answer.body_unless_missing(&self.path)? else {
             return Ok(None);
         };
-        let page: ObjectPage<'_> = serde_json::from_slice(&body).map_err(|error| content(&self.path, &error))?;
-        self.next = Some(page.metadata.next).filter(|token| !token.is_empty());
-        self.version.get_or_insert(page.metadata.resource_version);
+        let page: ObjectPage<'_> = serde_json::from_slice(&body).map_err(|error| content_error(&self.path, &error))?;
+        self.next_token = Some(page.metadata.next).filter(|token| !token.is_empty());
+        self.resource_version.get_or_insert(page.metadata.resource_version);
         let items = page.items.unwrap_or_default().into_iter();
-        let objects: Result<_, _> = items.map(|item| self.resource.object(item)).collect();
-        objects.map(Some).map_err(|error| content(&self.path, &error))
+        let objects: Result<_, _> = items.map(|item| self.resource.parse_object(item)).collect();
+        objects.map(Some).map_err(|error| content_error(&self.path, &error))
     }
 
     /// Requests a page of the list. If the page is too large, requests it again with fewer objects. If the token has
     /// expired (status 410), continues with a new token from the API server. The rest of the list then contains the
     /// objects as they are now, and not as they were when the list began.
-    async fn page(&mut self, token: &str, client: &AuditClient) -> Result<ApiServerAnswer, AnswerError> {
+    async fn request_page(&mut self, token: &str, client: &AuditClient) -> Result<ApiServerAnswer, AnswerError> {
         let answer = loop {
             match client.get(&self.query(token)).await {
-                Err(AnswerError::TooLarge { .. }) if self.size > 1 => self.size /= 2,
+                Err(AnswerError::TooLarge { .. }) if self.page_size > 1 => self.page_size /= 2,
                 answer => break answer?,
             }
         };
         if answer.status != StatusCode::GONE || token.is_empty() {
             return Ok(answer);
         }
-        let token = token_of(&answer.body).ok_or_else(|| answer.error(&self.path))?;
+        let token = renewed_token(&answer.body).ok_or_else(|| answer.error(&self.path))?;
         client.get(&self.query(&token)).await
     }
 
     fn query(&self, token: &str) -> String {
-        format!("{}?{}", self.path, page_query(self.size, token))
+        format!("{}?{}", self.path, page_query(self.page_size, token))
     }
 }
 
@@ -390,7 +391,7 @@ pub(super) fn page_query(size: u32, token: &str) -> String {
 
 /// The token of a list may expire. Then the API server answers with status 410, and its error may contain a new token,
 /// with which the list can continue. Returns that new token.
-fn token_of(body: &Bytes) -> Option<String> {
+fn renewed_token(body: &Bytes) -> Option<String> {
     let page: ObjectPage<'_> = serde_json::from_slice(body).ok()?;
     Some(page.metadata.next).filter(|token| !token.is_empty())
 }

@@ -10,11 +10,11 @@ use admittance_admission::Patch;
 use super::{
     auditor::JudgedObject,
     finding::{AuditVerdict, Finding},
-    reports::RESULTS,
+    reports::RESULTS_MAX,
 };
 
 /// The maximum number of findings in memory. If there are more, their verdicts are only counted.
-pub const FINDINGS: usize = 50_000;
+pub const FINDINGS_MAX: usize = 50_000;
 
 /// The verdicts on all objects, and findings for those that would be refused or changed, by namespace.
 #[derive(Debug, Default)]
@@ -59,14 +59,14 @@ impl Ledger {
     /// Ends the list of a resource: removes those objects of the resource that the list did not contain.
     pub(super) fn end_list(&mut self, resource: u16) {
         let round = self.round;
-        self.retain(|object| object.resource != resource || object.round == round);
+        self.retain_objects(|object| object.resource != resource || object.round == round);
     }
 
     pub(super) fn keep_only(&mut self, resources: &[u16]) {
-        self.retain(|object| resources.contains(&object.resource));
+        self.retain_objects(|object| resources.contains(&object.resource));
     }
 
-    fn retain(&mut self, is_kept: impl Fn(&AuditedObject) -> bool) {
+    fn retain_objects(&mut self, is_kept: impl Fn(&AuditedObject) -> bool) {
         for shard in self.shards.values_mut() {
             let before = shard.objects.len();
             shard.objects.retain(|_, object| is_kept(object));
@@ -76,7 +76,7 @@ impl Ledger {
             shard.is_changed = true;
             let objects = &shard.objects;
             shard.findings.retain(|(resource, name), findings| {
-                let is_kept = objects.contains_key(&key(*resource, name));
+                let is_kept = objects.contains_key(&object_key(*resource, name));
                 if !is_kept {
                     self.findings -= findings.len();
                 }
@@ -100,7 +100,7 @@ impl Ledger {
             resource,
             round: self.round,
         };
-        let before = shard.objects.insert(key(resource, &name), object);
+        let before = shard.objects.insert(object_key(resource, &name), object);
         shard.is_changed |= before.is_none_or(|before| before.verdict != verdict);
         let mut findings: Vec<_> = findings
             .into_iter()
@@ -114,7 +114,7 @@ impl Ledger {
         let old = shard.findings.remove(&finding_key).unwrap_or_default();
         self.findings -= old.len();
         shard.is_changed |= old != findings;
-        let has_room = shard.findings.len() < RESULTS && self.findings + findings.len() <= FINDINGS;
+        let has_room = shard.findings.len() < RESULTS_MAX && self.findings + findings.len() <= FINDINGS_MAX;
         if !findings.is_empty() && has_room {
             self.findings += findings.len();
             shard.findings.insert(finding_key, findings);
@@ -125,7 +125,7 @@ impl Ledger {
         let Some(shard) = self.shards.get_mut(&namespace) else {
             return;
         };
-        shard.is_changed |= shard.objects.remove(&key(resource, name)).is_some();
+        shard.is_changed |= shard.objects.remove(&object_key(resource, name)).is_some();
         if let Some(findings) = shard.findings.remove(&(resource, name.to_owned())) {
             self.findings -= findings.len();
         }
@@ -139,7 +139,7 @@ impl Ledger {
         verdicts
     }
 
-    pub(super) fn changed(&self) -> Vec<Option<String>> {
+    pub(super) fn changed_namespaces(&self) -> Vec<Option<String>> {
         let changed = self.shards.iter().filter(|(_, shard)| shard.is_changed);
         changed.map(|(namespace, _)| namespace.clone()).collect()
     }
@@ -153,7 +153,7 @@ impl Ledger {
         }
     }
 
-    pub(super) fn mark_lost(&mut self, namespace: &Option<String>) {
+    pub(super) fn mark_outdated(&mut self, namespace: &Option<String>) {
         if let Some(shard) = self.shards.get_mut(namespace) {
             shard.is_changed = true;
         }
@@ -183,7 +183,7 @@ impl Shard {
     }
 }
 
-fn key(resource: u16, name: &str) -> u64 {
+fn object_key(resource: u16, name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (resource, name).hash(&mut hasher);
     hasher.finish()
@@ -217,13 +217,13 @@ mod tests {
         }
     }
 
-    fn write(ledger: &mut Ledger) -> Vec<Option<String>> {
-        let changed = ledger.changed();
+    fn mark_all_written(ledger: &mut Ledger) -> Vec<Option<String>> {
+        let changed = ledger.changed_namespaces();
         changed.iter().for_each(|namespace| ledger.mark_written(namespace));
         changed
     }
 
-    fn counts(ledger: &Ledger) -> [u64; 3] {
+    fn verdict_counts(ledger: &Ledger) -> [u64; 3] {
         let verdicts = ledger.verdicts();
         [AuditVerdict::Denied, AuditVerdict::Changed, AuditVerdict::Allowed].map(|verdict| verdicts[&verdict])
     }
@@ -240,16 +240,16 @@ mod tests {
             ledger.record(pods, sample_object(namespace, name, verdict));
         }
         ledger.end_list(pods);
-        assert_eq!(counts(&ledger), [1, 1, 1]);
+        assert_eq!(verdict_counts(&ledger), [1, 1, 1]);
         let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
-        assert_eq!(write(&mut ledger), [a.clone(), b.clone()]);
+        assert_eq!(mark_all_written(&mut ledger), [a.clone(), b.clone()]);
 
         ledger.record(pods, sample_object("a", "bad", AuditVerdict::Denied));
-        assert!(write(&mut ledger).is_empty());
+        assert!(mark_all_written(&mut ledger).is_empty());
         ledger.record(pods, sample_object("a", "bad", AuditVerdict::Allowed));
-        assert_eq!(write(&mut ledger), std::slice::from_ref(&a));
+        assert_eq!(mark_all_written(&mut ledger), std::slice::from_ref(&a));
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
-        assert_eq!(counts(&ledger), [0, 1, 2]);
+        assert_eq!(verdict_counts(&ledger), [0, 1, 2]);
 
         let jobs = ledger.begin_list("jobs");
         ledger.record(jobs, sample_object("a", "bad", AuditVerdict::Denied));
@@ -257,21 +257,21 @@ mod tests {
         let pods = ledger.begin_list("pods");
         ledger.record(pods, sample_object("a", "good", AuditVerdict::Allowed));
         ledger.end_list(pods);
-        assert_eq!(counts(&ledger), [1, 0, 1]);
-        assert_eq!(write(&mut ledger), [a, b]);
+        assert_eq!(verdict_counts(&ledger), [1, 0, 1]);
+        assert_eq!(mark_all_written(&mut ledger), [a, b]);
         ledger.keep_only(&[pods]);
-        assert_eq!((counts(&ledger), ledger.findings), ([0, 0, 1], 0));
+        assert_eq!((verdict_counts(&ledger), ledger.findings), ([0, 0, 1], 0));
     }
 
     #[test]
     fn the_number_of_findings_in_memory_is_limited() {
         let mut ledger = Ledger::default();
         let pods = ledger.begin_list("pods");
-        for number in 0..RESULTS + 5 {
+        for number in 0..RESULTS_MAX + 5 {
             ledger.record(pods, sample_object("a", &number.to_string(), AuditVerdict::Denied));
         }
         let shard = ledger.shard(&Some("a".to_owned())).unwrap();
-        assert_eq!(shard.findings().count(), RESULTS);
-        assert_eq!(counts(&ledger)[0], RESULTS as u64 + 5);
+        assert_eq!(shard.findings().count(), RESULTS_MAX);
+        assert_eq!(verdict_counts(&ledger)[0], RESULTS_MAX as u64 + 5);
     }
 }

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use super::finding::{AuditVerdict, Finding};
 
 /// The maximum number of results in a report, because etcd stores objects of at most 1.5 MiB.
-pub(super) const RESULTS: usize = 1000;
+pub(super) const RESULTS_MAX: usize = 1000;
 
 /// The longest message in a report, in bytes.
-const MESSAGE: usize = 500;
+const MESSAGE_LENGTH_MAX: usize = 500;
 
 /// The label of all reports that this program writes.
-pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance");
+pub(super) const MANAGED_BY_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance");
 
 /// An API that defines reports on policies. The variants are sorted, and the last one is preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +73,7 @@ impl ReportApi {
         format!("/apis/{}/{}", self.api_version(), self.plural(is_namespaced))
     }
 
-    pub(super) fn path_of(self, namespace: Option<&str>, name: &str) -> String {
+    pub(super) fn report_path(self, namespace: Option<&str>, name: &str) -> String {
         match namespace {
             None => format!("{}/{name}", self.path(false)),
             Some(namespace) => format!(
@@ -93,14 +93,14 @@ impl ReportApi {
         findings: impl IntoIterator<Item = &'a Finding>,
         verdicts: impl IntoIterator<Item = (AuditVerdict, u64)>,
     ) -> Value {
-        let results: Vec<_> = findings.into_iter().take(RESULTS).map(result).collect();
+        let results: Vec<_> = findings.into_iter().take(RESULTS_MAX).map(result_document).collect();
         let mut summary = json!({"pass": 0, "fail": 0, "warn": 0, "error": 0, "skip": 0});
         for (verdict, count) in verdicts {
-            if let Some(sum) = summary.get_mut(word(verdict)) {
+            if let Some(sum) = summary.get_mut(result_word(verdict)) {
                 *sum = (sum.as_u64().unwrap_or_default() + count).into();
             }
         }
-        let mut metadata = json!({"name": name, "labels": {MANAGED_BY.0: MANAGED_BY.1}});
+        let mut metadata = json!({"name": name, "labels": {MANAGED_BY_LABEL.0: MANAGED_BY_LABEL.1}});
         if let (Some(namespace), Some(metadata)) = (namespace, metadata.as_object_mut()) {
             metadata.insert("namespace".to_owned(), namespace.into());
         }
@@ -120,7 +120,7 @@ impl ReportApi {
     }
 }
 
-fn result(finding: &Finding) -> Value {
+fn result_document(finding: &Finding) -> Value {
     let judgement = &finding.judgement;
     let (policy, rule) = judgement
         .stage
@@ -139,14 +139,14 @@ fn result(finding: &Finding) -> Value {
         "source": "admittance",
         "policy": policy,
         "rule": rule,
-        "result": word(judgement.verdict),
-        "message": shortened(&judgement.message, MESSAGE),
+        "result": result_word(judgement.verdict),
+        "message": shortened(&judgement.message, MESSAGE_LENGTH_MAX),
         "resources": [resource],
         "properties": {"operation": finding.operation, "verdict": judgement.verdict},
     })
 }
 
-fn word(verdict: AuditVerdict) -> &'static str {
+fn result_word(verdict: AuditVerdict) -> &'static str {
     match verdict {
         AuditVerdict::Denied => "fail",
         AuditVerdict::Failed => "error",

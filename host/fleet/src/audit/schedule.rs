@@ -29,21 +29,21 @@ use super::{
 };
 use crate::{
     Webhooks,
-    leader::{LAST_RETRY, backoff},
+    leader::{RETRY_PAUSE_MAX, backoff},
     metrics,
 };
 
 /// The time for which the chains must stay unchanged before all objects are audited again.
-const QUIET: Duration = Duration::from_secs(5);
+const QUIET_TIME: Duration = Duration::from_secs(5);
 /// The time for which changed verdicts are collected before reports are written.
 const DEBOUNCE: Duration = Duration::from_secs(2);
 /// The interval at which the leader checks whether the API server has begun to serve an API of reports.
-const REPORT_DISCOVERY: Duration = Duration::from_secs(10);
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 /// The key in the status for a problem that concerns the audit as a whole, rather than one resource or group.
-const AUDIT: &str = "audit";
-const REPORTS: &str = "reports";
+const AUDIT_PROBLEM_KEY: &str = "audit";
+const REPORTS_PROBLEM_KEY: &str = "reports";
 /// The maximum number of changed objects that wait for their audit.
-const WAITING: usize = 64;
+const WAITING_CHANGES_MAX: usize = 64;
 
 /// Runs the leader's audits. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ struct AuditorGuard<'a>(&'a Inner);
 impl Drop for AuditorGuard<'_> {
     fn drop(&mut self) {
         *self.0.status.lock() = AuditStatus::default();
-        metrics::audited(&BTreeMap::new());
+        metrics::set_audited_counts(&BTreeMap::new());
     }
 }
 
@@ -78,7 +78,7 @@ struct ChainAudit {
     auditor: Auditor,
     resources: HashMap<u16, AuditedResource>,
     /// Whether the objects of each namespace that was seen so far are excluded from the audit.
-    excluded: HashMap<String, bool>,
+    namespace_exclusions: HashMap<String, bool>,
     /// The pause before the list of a resource is retried, for each resource whose list failed.
     retries: HashMap<u16, Backoff>,
     watches: JoinSet<()>,
@@ -91,7 +91,7 @@ impl Audits {
     pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
         let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
         config.excluded_namespaces.extend(excluded);
-        metrics::audits_begin_at_zero();
+        metrics::initialize_audit_counters();
         Self(Arc::new(Inner {
             config,
             cluster: cluster.clone(),
@@ -111,7 +111,10 @@ impl Audits {
         inner.status.lock().is_auditor = true;
         let _guard = AuditorGuard(inner);
         let mut work = AuditState {
-            client: Arc::new(AuditClient::new(inner.cluster.clone(), inner.config.rate)),
+            client: Arc::new(AuditClient::new(
+                inner.cluster.clone(),
+                inner.config.requests_per_second,
+            )),
             ledger: Ledger::default(),
             report_writer: None,
         };
@@ -119,17 +122,17 @@ impl Audits {
         loop {
             let (start, chains) = (Instant::now(), audited_chains(host));
             inner.status.lock().running = true;
-            let (sender, changes) = mpsc::channel(WAITING);
+            let (sender, changes) = mpsc::channel(WAITING_CHANGES_MAX);
             let audit_result = inner.audit(host, &mut work, sender).await;
             inner.status.lock().running = false;
             let next = match &audit_result {
                 Ok(_) => {
                     retries.reset();
-                    start + inner.config.every
+                    start + inner.config.interval
                 }
-                Err(_) => Instant::now() + retries.after_failure(),
+                Err(_) => Instant::now() + retries.pause_after_failure(),
             };
-            inner.report(AUDIT, audit_result.as_ref().err().cloned());
+            inner.report(AUDIT_PROBLEM_KEY, audit_result.as_ref().err().cloned());
             let follow_changes = async {
                 match audit_result {
                     Ok(chain_audit) => inner.follow(chain_audit, &mut work, changes).await,
@@ -139,7 +142,7 @@ impl Audits {
             tokio::select! {
                 () = follow_changes => {}
                 () = sleep_until(next) => {}
-                () = chains_changed(host, &chains) => {}
+                () = wait_until_chains_change(host, &chains) => {}
             }
         }
     }
@@ -154,7 +157,7 @@ fn audited_chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
     (table.revision(), modes.collect())
 }
 
-async fn chains_changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
+async fn wait_until_chains_change(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
     let mut changes = host.changes();
     while audited_chains(host) == *before {
         // The host owns the sender of changes, so this wait cannot fail.
@@ -163,7 +166,7 @@ async fn chains_changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
     loop {
         changes.mark_unchanged();
         tokio::select! {
-            () = sleep(QUIET) => return,
+            () = sleep(QUIET_TIME) => return,
             _ = changes.changed() => {}
         }
     }
@@ -171,7 +174,7 @@ async fn chains_changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
 
 impl ChainAudit {
     fn list_later(&mut self, number: u16) {
-        let pause = self.retries.entry(number).or_insert_with(backoff).after_failure();
+        let pause = self.retries.entry(number).or_insert_with(backoff).pause_after_failure();
         let sender = self.sender.clone();
         self.watches.spawn(async move {
             sleep(pause).await;
@@ -206,11 +209,11 @@ impl Inner {
     async fn follow(
         &self,
         mut chain_audit: ChainAudit,
-        work: &mut AuditState,
+        state: &mut AuditState,
         mut changes: mpsc::Receiver<(u16, ObjectChange)>,
     ) {
-        let mut due = (!work.ledger.changed().is_empty()).then(|| Instant::now() + LAST_RETRY);
-        let mut discovery = interval_at(Instant::now() + REPORT_DISCOVERY, REPORT_DISCOVERY);
+        let mut due = (!state.ledger.changed_namespaces().is_empty()).then(|| Instant::now() + RETRY_PAUSE_MAX);
+        let mut discovery = interval_at(Instant::now() + DISCOVERY_INTERVAL, DISCOVERY_INTERVAL);
         discovery.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_due = async {
@@ -221,28 +224,28 @@ impl Inner {
             };
             tokio::select! {
                 Some((number, change)) = changes.recv() => {
-                    if self.handle_change(&mut chain_audit, work, number, change).await {
+                    if self.handle_change(&mut chain_audit, state, number, change).await {
                         due.get_or_insert_with(|| Instant::now() + DEBOUNCE);
                     }
                 }
-                _ = discovery.tick(), if work.report_writer.is_none() && self.config.writes_reports => {
+                _ = discovery.tick(), if state.report_writer.is_none() && self.config.writes_reports => {
                     // The error is ignored, because the next tick asks the API server again whether it serves an API of
                     // reports. If the API server has a lasting problem, other requests fail too, and their errors are
                     // reported.
-                    if let Ok(Some(api)) = work.client.reports().await {
-                        self.write_as(Some(api), work);
+                    if let Ok(Some(api)) = state.client.preferred_report_api().await {
+                        self.set_report_api(Some(api), state);
                         due = Some(Instant::now());
                     }
                 }
                 () = is_due => {
-                    self.count(&work.ledger);
+                    self.publish_counts(&state.ledger);
                     due = None;
-                    if let Some(report_writer) = &mut work.report_writer {
-                        let write_result = report_writer.write(&work.client, &mut work.ledger).await;
+                    if let Some(report_writer) = &mut state.report_writer {
+                        let write_result = report_writer.write(&state.client, &mut state.ledger).await;
                         if write_result.is_err() {
-                            due = Some(Instant::now() + LAST_RETRY);
+                            due = Some(Instant::now() + RETRY_PAUSE_MAX);
                         }
-                        self.report(REPORTS, write_result.err().map(|error| error.to_string()));
+                        self.report(REPORTS_PROBLEM_KEY, write_result.err().map(|error| error.to_string()));
                     }
                 }
             }
@@ -252,7 +255,7 @@ impl Inner {
     async fn handle_change(
         &self,
         chain_audit: &mut ChainAudit,
-        work: &mut AuditState,
+        state: &mut AuditState,
         number: u16,
         change: ObjectChange,
     ) -> bool {
@@ -265,21 +268,24 @@ impl Inner {
             ObjectChange::Gone(object) => {
                 let head = object.head();
                 let name = head.name.clone().unwrap_or_default();
-                work.ledger.remove(number, head.namespace.clone(), &name);
+                state.ledger.remove(number, head.namespace.clone(), &name);
                 return true;
             }
             ObjectChange::Present(object) => {
-                if self.is_excluded(&resource, &object, &mut chain_audit.excluded).await {
+                if self
+                    .is_excluded(&resource, &object, &mut chain_audit.namespace_exclusions)
+                    .await
+                {
                     return false;
                 }
                 let judged_object = chain_audit.auditor.judge(&resource, &resource.request(object)).await;
-                work.ledger.record(number, judged_object);
+                state.ledger.record(number, judged_object);
                 return true;
             }
             ObjectChange::Expired => {
                 tracing::debug!(resource = resource.name(), "listing again");
-                work.ledger.begin_list(&resource.name());
-                let list_result = self.list(chain_audit, work, number).await;
+                state.ledger.begin_list(&resource.name());
+                let list_result = self.list(chain_audit, state, number).await;
                 match &list_result {
                     Ok(_) => drop(chain_audit.retries.remove(&number)),
                     Err(_) => chain_audit.list_later(number),

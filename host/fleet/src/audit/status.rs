@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditConfig {
     /// The time from the beginning of an audit to the beginning of the next one.
-    pub every: Duration,
+    pub interval: Duration,
     /// The maximum number of requests per second that audits send to the API server.
-    pub rate: u32,
+    pub requests_per_second: u32,
     /// The maximum number of objects that audits request in one page of a list.
-    pub page: u32,
+    pub page_size: u32,
     /// The audited resources, such as `pods` or `deployments.apps`; if empty, all resources that a chain matches.
     pub resources: Vec<String>,
     /// The namespaces that are not audited, in addition to those that the webhooks exclude.
@@ -28,9 +28,9 @@ pub struct AuditConfig {
 impl Default for AuditConfig {
     fn default() -> Self {
         Self {
-            every: Duration::from_secs(3600),
-            rate: 20,
-            page: 500,
+            interval: Duration::from_secs(3600),
+            requests_per_second: 20,
+            page_size: 500,
             resources: Vec::new(),
             excluded_namespaces: Vec::new(),
             user: UserInfo::default(),

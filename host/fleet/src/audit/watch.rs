@@ -13,17 +13,18 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::client::{AuditClient, AuditedResource, content};
+use super::client::{AuditClient, AuditedResource, content_error};
 use crate::leader::backoff;
 
 /// The time after which the API server is asked to end a watch, in seconds.
-const SECONDS: u64 = 240;
-/// The API server should end a watch after `SECONDS`. If it does not, this program ends the watch this much later.
+const WATCH_SECONDS: u64 = 240;
+/// The API server should end a watch after `WATCH_SECONDS`. If it does not, this program ends the watch this much
+/// later.
 const GRACE: Duration = Duration::from_secs(30);
 /// The minimum time from the beginning of a watch to the beginning of the next watch on the same resource.
-const SHORTEST: Duration = Duration::from_secs(1);
+const WATCH_TIME_MIN: Duration = Duration::from_secs(1);
 /// The minimum time from the list of a resource to its next list.
-const BETWEEN_LISTS: Duration = Duration::from_secs(10);
+const LIST_INTERVAL_MIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) enum ObjectChange {
@@ -72,10 +73,10 @@ pub(super) async fn follow(
         let pause = match watch_once(&client, &resource, number, &mut version, &changes).await {
             Ok(true) => {
                 pauses.reset();
-                SHORTEST.saturating_sub(watch_start.elapsed())
+                WATCH_TIME_MIN.saturating_sub(watch_start.elapsed())
             }
             Ok(false) => {
-                sleep(BETWEEN_LISTS.saturating_sub(start.elapsed())).await;
+                sleep(LIST_INTERVAL_MIN.saturating_sub(start.elapsed())).await;
                 let _ = changes.send((number, ObjectChange::Expired)).await;
                 return;
             }
@@ -83,7 +84,7 @@ pub(super) async fn follow(
                 if changes.send((number, ObjectChange::Fails(error))).await.is_err() {
                     return;
                 }
-                pauses.after_failure()
+                pauses.pause_after_failure()
             }
         };
         sleep(pause).await;
@@ -101,21 +102,21 @@ async fn watch_once(
 ) -> Result<bool, AnswerError> {
     let path = resource.path(None);
     let query =
-        format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={SECONDS}&resourceVersion={version}");
+        format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}");
     let mut lines = match client.lines(&query).await {
         Err(AnswerError::Status { status, .. }) if status == StatusCode::GONE => return Ok(false),
         lines => lines?,
     };
-    let content_error = |error: &dyn ToString| content(&path, &error.to_string());
+    let content_error = |error: &dyn ToString| content_error(&path, &error.to_string());
     if changes.send((number, ObjectChange::Works)).await.is_err() {
         return Ok(true);
     }
-    let limit = Duration::from_secs(SECONDS) + GRACE;
+    let limit = Duration::from_secs(WATCH_SECONDS) + GRACE;
     while let Ok(Some(line)) = timeout(limit, lines.next()).await {
         let line = line?;
         let WatchedEvent { kind, object } = serde_json::from_str(&line).map_err(|error| content_error(&error))?;
         let event_object: ObjectOrError = serde_json::from_str(object.get()).map_err(|error| content_error(&error))?;
-        let parsed = || resource.object(object).map_err(|error| content_error(&error));
+        let parsed = || resource.parse_object(object).map_err(|error| content_error(&error));
         let change = match kind {
             "ADDED" | "MODIFIED" => Some(ObjectChange::Present(parsed()?)),
             "DELETED" => Some(ObjectChange::Gone(parsed()?)),

@@ -14,7 +14,7 @@ use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
 };
 
-use super::{CertificateSubject, ClientName, Service, SubjectHost, subject::LONGEST_COMMON_NAME};
+use super::{CertificateSubject, ClientName, Service, SubjectHost, subject::COMMON_NAME_LENGTH_MAX};
 
 /// The validity of a CA whose key is stored, in days.
 const AUTHORITY_DAYS: u16 = 3650;
@@ -45,10 +45,10 @@ pub struct IssuedCertificate {
 impl Authority {
     /// Creates a CA, which may sign certificates but no further CAs.
     pub fn new(now: OffsetDateTime) -> Result<Self, rcgen::Error> {
-        Self::of_days(AUTHORITY_DAYS, now)
+        Self::with_validity_days(AUTHORITY_DAYS, now)
     }
 
-    fn of_days(days: u16, now: OffsetDateTime) -> Result<Self, rcgen::Error> {
+    fn with_validity_days(days: u16, now: OffsetDateTime) -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.not_before = now - CLOCK_SKEW;
@@ -73,8 +73,8 @@ impl Authority {
 
     /// Loads the CA whose certificate matches this key. The error says why the CA cannot be loaded.
     pub fn from_pem(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
-        let (der, key) = pair(certificates, key)?;
-        let not_after = not_after(&parse(&der)?)?;
+        let (der, key) = matching_pair(certificates, key)?;
+        let not_after = parse_expiry(&parse(&der)?)?;
         if not_after <= now {
             return Err(format!(
                 "it expired on {}; make a new CA with --new-ca",
@@ -92,11 +92,11 @@ impl Authority {
 
     /// Creates a CA that replaces an existing one. The existing CA remains in the trust bundle until it expires. The
     /// error says what is wrong with the existing CA.
-    pub fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
-        let (previous, _) = pair(certificates, key)?;
+    pub fn new_successor(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
+        let (previous, _) = matching_pair(certificates, key)?;
         let mut successor = Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
-        if not_after(&parse(&previous)?)? > now {
-            successor.pem.push_str(&pem(&previous));
+        if parse_expiry(&parse(&previous)?)? > now {
+            successor.pem.push_str(&encode_pem(&previous));
         }
         Ok(successor)
     }
@@ -107,7 +107,7 @@ impl Authority {
 
     /// Returns the time at which the certificate expires. Returns `None` if it does not fit the subject, key or CA, or
     /// is due for renewal.
-    pub fn good_until(
+    pub fn expiry_if_valid(
         &self,
         certificate: &str,
         key: &str,
@@ -134,7 +134,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.distinguished_name = DistinguishedName::new();
         let name = subject.name();
-        if name.len() <= LONGEST_COMMON_NAME {
+        if name.len() <= COMMON_NAME_LENGTH_MAX {
             params.distinguished_name.push(DnType::CommonName, name);
         }
         match subject {
@@ -178,12 +178,12 @@ impl IssuedValidity {
         let is_its_key = leaf.public_key().raw == key.subject_public_key_info();
         let is_signed = authorities
             .iter()
-            .any(|authority| parse(authority).is_ok_and(|authority| is_signed(&leaf, &authority)));
+            .any(|authority| parse(authority).is_ok_and(|authority| is_signed_by(&leaf, &authority)));
         let validity = Self {
             begins: OffsetDateTime::from_unix_timestamp(leaf.validity().not_before.timestamp()).ok()?,
-            ends: not_after(&leaf).ok()?,
+            ends: parse_expiry(&leaf).ok()?,
         };
-        (is_its_key && is_signed && is_for(&leaf, subject)).then_some(validity)
+        (is_its_key && is_signed && is_for_subject(&leaf, subject)).then_some(validity)
     }
 
     /// Returns whether less than a third of the validity is left, so that the certificate must be replaced.
@@ -193,11 +193,11 @@ impl IssuedValidity {
 }
 
 /// Returns the PEM of those CAs that have not expired, each of them once.
-pub fn unexpired(authorities: &str, now: OffsetDateTime) -> String {
+pub fn unexpired_authorities(authorities: &str, now: OffsetDateTime) -> String {
     let mut valid_certificates: Vec<CertificateDer<'_>> = Vec::new();
     for der in CertificateDer::pem_slice_iter(authorities.as_bytes()).flatten() {
         let is_valid = parse(&der)
-            .and_then(|certificate| not_after(&certificate))
+            .and_then(|certificate| parse_expiry(&certificate))
             .is_ok_and(|end| end > now);
         if is_valid && !valid_certificates.contains(&der) {
             valid_certificates.push(der);
@@ -207,7 +207,7 @@ pub fn unexpired(authorities: &str, now: OffsetDateTime) -> String {
 }
 
 pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
-    certificates.iter().map(pem).collect()
+    certificates.iter().map(encode_pem).collect()
 }
 
 /// Issues a certificate for a Service, signed by a new CA. The CA is valid as long as the certificate, and its key is
@@ -217,7 +217,7 @@ pub fn for_service(
     days: u16,
     now: OffsetDateTime,
 ) -> Result<(String, IssuedCertificate), rcgen::Error> {
-    let authority = Authority::of_days(days, now)?;
+    let authority = Authority::with_validity_days(days, now)?;
     let certificate = authority.issue(&service.subject(), days, now)?;
     Ok((authority.pem, certificate))
 }
@@ -228,13 +228,13 @@ fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String>
         .map_err(|error| format!("it is not a valid certificate: {error}"))
 }
 
-fn not_after(certificate: &X509Certificate<'_>) -> Result<OffsetDateTime, String> {
+fn parse_expiry(certificate: &X509Certificate<'_>) -> Result<OffsetDateTime, String> {
     OffsetDateTime::from_unix_timestamp(certificate.validity().not_after.timestamp())
         .map_err(|error| format!("its expiry date is not valid: {error}"))
 }
 
 /// Finds the CA certificate that matches this key, and returns the certificate and the key.
-fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPair), String> {
+fn matching_pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPair), String> {
     let ders: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates.as_bytes())
         .collect::<Result<_, _>>()
         .map_err(|error| format!("it is not PEM: {error}"))?;
@@ -259,13 +259,13 @@ fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPa
     Err("its key file does not match the certificate".into())
 }
 
-fn pem(der: &CertificateDer<'_>) -> String {
+fn encode_pem(der: &CertificateDer<'_>) -> String {
     let text = EncodeConfig::new().set_line_ending(LineEnding::LF);
     pem::encode_config(&Pem::new("CERTIFICATE", der.as_ref()), text)
 }
 
 /// Returns whether this CA issued the certificate, by its name and key ID.
-fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
+fn is_signed_by(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
     let issuer_key_id = leaf
         .iter_extensions()
         .find_map(|extension| match extension.parsed_extension() {
@@ -284,7 +284,7 @@ fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> boo
     leaf.issuer().as_raw() == authority.subject().as_raw() && is_key
 }
 
-fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
+fn is_for_subject(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
     let Ok(Some(usage)) = leaf.extended_key_usage() else {
         return false;
     };
@@ -293,7 +293,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
             let Ok(Some(names)) = leaf.subject_alternative_name() else {
                 return false;
             };
-            let certificate_hosts: BTreeSet<String> = names.value.general_names.iter().map(host).collect();
+            let certificate_hosts: BTreeSet<String> = names.value.general_names.iter().map(host_text).collect();
             let expected_hosts = hosts.iter().map(SubjectHost::to_string).collect();
             usage.value.server_auth && certificate_hosts == expected_hosts
         }
@@ -305,7 +305,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
 }
 
 /// Formats a name in a certificate for comparison with [`SubjectHost`].
-fn host(name: &GeneralName<'_>) -> String {
+fn host_text(name: &GeneralName<'_>) -> String {
     match name {
         GeneralName::DNSName(name) => (*name).to_owned(),
         GeneralName::IPAddress(bytes) => {

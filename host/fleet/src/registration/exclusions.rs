@@ -36,7 +36,7 @@ pub(super) static EXCLUSIONS: [Exclusion; 3] = [
 ];
 
 impl Exclusion {
-    pub(super) fn matching(rules: &[Rule]) -> Vec<&'static Self> {
+    pub(super) fn for_rules(rules: &[Rule]) -> Vec<&'static Self> {
         let exclusions = EXCLUSIONS
             .iter()
             .filter(|exclusion| may_match(rules, exclusion.group, exclusion.resource));

@@ -16,10 +16,10 @@ fn registration() -> WebhookRegistration {
     }
 }
 
-const LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the text of a chain. Its stages call webhooks instead of plugins, so that these tests need no module files.
-fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
+fn chain_text(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
     let lines = stages.iter().enumerate().map(|(index, stage)| {
         format!(
             "    - {{ name: s{index}, webhook: {{ protocol: AdmissionReview, url: \"https://a.example\" }}, {stage} }}\n"
@@ -34,18 +34,18 @@ fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
 
 const PODS: &str = "{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }";
 
-fn webhooks(text: &str, registration: &WebhookRegistration) -> Vec<RegisteredWebhook> {
+fn registered_webhooks(text: &str, registration: &WebhookRegistration) -> Vec<RegisteredWebhook> {
     let loaded_chains = load_text("chains.yaml", text).unwrap();
     let chains: Vec<_> = loaded_chains.iter().map(RegisteredChain::from).collect();
-    RegisteredWebhook::for_all_chains(&chains, registration, LIMIT)
+    RegisteredWebhook::for_all_chains(&chains, registration, REQUEST_TIMEOUT)
 }
 
 fn registered_configurations(text: &str, registration: &WebhookRegistration) -> Vec<Json> {
-    configurations(registration, &webhooks(text, registration), "the CA")
+    configurations(registration, &registered_webhooks(text, registration), "the CA")
 }
 
-fn webhook(rules: &str, stages: &[&str]) -> Json {
-    let text = chain("c", "Mutating", rules, stages);
+fn first_webhook(rules: &str, stages: &[&str]) -> Json {
+    let text = chain_text("c", "Mutating", rules, stages);
     let configurations = registered_configurations(&text, &registration());
     configurations[0]["webhooks"][0].clone()
 }
@@ -95,7 +95,7 @@ fn the_fields_of_a_webhook_follow_from_its_stages() {
         (&["timeout: 1s"], "matchPolicy", "Equivalent".into()),
     ];
     for (stages, field, expected) in table {
-        assert_eq!(webhook(PODS, stages)[field], expected, "{stages:?}");
+        assert_eq!(first_webhook(PODS, stages)[field], expected, "{stages:?}");
     }
 }
 
@@ -120,9 +120,9 @@ fn a_webhook_has_the_rules_of_its_chains() {
             json!({"operations": ["CREATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["pods"], "scope": "*"}),
         ),
     ] {
-        assert_eq!(webhook(rule, &["timeout: 1s"])["rules"], json!([expected]));
+        assert_eq!(first_webhook(rule, &["timeout: 1s"])["rules"], json!([expected]));
     }
-    let by_kind = chain(
+    let by_kind = chain_text(
         "c",
         "Mutating",
         "{ operations: [CREATE], kinds: [Pod] }",
@@ -140,14 +140,14 @@ fn a_webhook_has_the_rules_of_its_chains() {
 fn webhooks_are_registered_for_each_phase_or_for_each_chain() {
     let jobs = "{ operations: [CREATE], apiGroups: [batch], apiVersions: [v1], resources: [jobs] }";
     let text = [
-        chain("a", "Mutating", PODS, &["timeout: 1s"]),
-        chain(
+        chain_text("a", "Mutating", PODS, &["timeout: 1s"]),
+        chain_text(
             "b",
             "Mutating",
             &format!("{PODS}, {jobs}"),
             &["failurePolicy: Ignore, timeout: 3s"],
         ),
-        chain("v", "Validating", PODS, &["failurePolicy: Ignore"]),
+        chain_text("v", "Validating", PODS, &["failurePolicy: Ignore"]),
     ]
     .concat();
     // The expected name, path, number of rules, failure policy and timeout of a webhook.
@@ -199,12 +199,12 @@ fn webhooks_are_registered_for_each_phase_or_for_each_chain() {
 fn chains_of_namespaces_have_separate_webhooks() {
     let everything = "{ operations: [\"*\"], resources: [\"*/*\"] }";
     let in_namespace = |namespace: &str, name: &str, rules: &str, stages: &[&str]| {
-        chain(name, "Mutating", rules, stages)
+        chain_text(name, "Mutating", rules, stages)
             .replace("kind: AdmissionChain", "kind: NamespacedAdmissionChain")
             .replace("metadata: {", &format!("metadata: {{ namespace: {namespace},"))
     };
     let ignored = "failurePolicy: Ignore, timeout: 1s";
-    let cluster_chain = chain("pods", "Mutating", PODS, &[ignored]);
+    let cluster_chain = chain_text("pods", "Mutating", PODS, &[ignored]);
     let namespaced_chains = [
         in_namespace("shop", "all", everything, &["timeout: 3s"]),
         in_namespace("web", "pods", PODS, &[ignored]),
@@ -348,9 +348,9 @@ fn webhooks_exclude_requests_that_the_cluster_depends_on() {
             false,
         ),
     ] {
-        let text = chain("c", "Mutating", rule, &["timeout: 1s"]);
+        let text = chain_text("c", "Mutating", rule, &["timeout: 1s"]);
         let registration = registration();
-        let webhooks = webhooks(&text, &registration);
+        let webhooks = registered_webhooks(&text, &registration);
         assert_eq!(webhooks[0].may_match_nodes(), nodes, "{rule}");
         let document = webhooks[0].document(&registration, "the CA");
         let conditions = document.get("matchConditions").and_then(Json::as_array).cloned();

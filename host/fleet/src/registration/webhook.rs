@@ -88,7 +88,7 @@ impl RegisteredWebhook {
     }
 
     fn has_same_settings(&self, other: &Self) -> bool {
-        fn needs(webhook: &RegisteredWebhook) -> impl PartialEq + '_ {
+        fn settings_of(webhook: &RegisteredWebhook) -> impl PartialEq + '_ {
             let RegisteredWebhook {
                 rules,
                 timeout,
@@ -99,7 +99,7 @@ impl RegisteredWebhook {
             } = webhook;
             (rules, timeout, failure_policy, side_effects, reinvocation)
         }
-        needs(self) == needs(other)
+        settings_of(self) == settings_of(other)
     }
 
     fn for_chains(
@@ -158,11 +158,11 @@ impl RegisteredWebhook {
                 .iter()
                 .filter_map(|chain| chain.namespace.map(str::to_owned))
                 .collect(),
-            timeout: timeout.unwrap_or_else(|| seconds(sum.min(limit))),
+            timeout: timeout.unwrap_or_else(|| timeout_seconds(sum.min(limit))),
             failure_policy,
             side_effects,
             reinvocation,
-            exclusions: Exclusion::matching(&rules),
+            exclusions: Exclusion::for_rules(&rules),
             rules,
         }
     }
@@ -230,7 +230,7 @@ impl RegisteredWebhook {
                 },
                 "caBundle": BASE64_STANDARD.encode(ca),
             },
-            "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
+            "rules": self.rules.iter().map(rule_document).collect::<Vec<_>>(),
             "matchPolicy": match_policy.as_str(),
             "namespaceSelector": namespace_selector(registration, &self.namespaces),
         });
@@ -252,7 +252,7 @@ impl RegisteredWebhook {
 }
 
 /// Returns the timeout of a webhook in seconds, 1 to 30: the time of its stages and 250 ms for the answer, rounded up.
-fn seconds(stages: Duration) -> u64 {
+fn timeout_seconds(stages: Duration) -> u64 {
     const MARGIN: Duration = Duration::from_millis(250);
     let timeout = stages.saturating_add(MARGIN);
     let extra_second = u64::from(timeout.subsec_nanos() > 0);
@@ -275,17 +275,17 @@ pub(super) fn namespace_selector(registration: &WebhookRegistration, only: &BTre
     json!({"matchExpressions": expressions})
 }
 
-fn rule(rule: &Rule) -> Json {
-    fn words<T>(matcher: &Matcher<T>, word: impl Fn(&T) -> String) -> Vec<String> {
+fn rule_document(rule: &Rule) -> Json {
+    fn matcher_texts<T>(matcher: &Matcher<T>, word: impl Fn(&T) -> String) -> Vec<String> {
         match matcher {
             Matcher::Any => vec!["*".to_owned()],
             Matcher::Only(values) => values.iter().map(word).collect(),
         }
     }
     json!({
-        "operations": words(&rule.operations, |operation| operation.as_str().to_owned()),
-        "apiGroups": words(&rule.api_groups, String::clone),
-        "apiVersions": words(&rule.api_versions, String::clone),
+        "operations": matcher_texts(&rule.operations, |operation| operation.as_str().to_owned()),
+        "apiGroups": matcher_texts(&rule.api_groups, String::clone),
+        "apiVersions": matcher_texts(&rule.api_versions, String::clone),
         "resources": rule.resources.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "scope": match rule.scope {
             Scope::Cluster => "Cluster",

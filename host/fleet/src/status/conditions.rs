@@ -5,7 +5,7 @@ use admittance_admission::shortened;
 use admittance_cluster::ResourceKind;
 use serde_json::{Value, json};
 
-use super::{LAST_TRANSITION, LONGEST_MESSAGE};
+use super::{LAST_TRANSITION, MESSAGE_LENGTH_MAX};
 use crate::chains::EXCEPTION;
 
 /// The reason in the conditions Live and Enforced if a chain is served, but no request can ever reach it.
@@ -60,24 +60,24 @@ impl DefinitionConditions {
                 };
                 let reasons = bad.reasons.join("\n");
                 let (accepted, modules_resolved) = if bad.is_transient {
-                    (valid(), StatusCondition::new(false, "NotFetched", reasons))
+                    (valid_condition(), StatusCondition::new(false, "NotFetched", reasons))
                 } else {
                     (
                         StatusCondition::new(false, "Invalid", reasons),
                         StatusCondition::new(None, "Invalid", "The modules of an invalid chain are not fetched."),
                     )
                 };
-                not_live(accepted, modules_resolved, reason, message)
+                conditions_of_not_live(accepted, modules_resolved, reason, message)
             }
             VersionState::Blocked(mistakes) => {
                 let unknown = || StatusCondition::new(None, "NoTable", mistakes.join("\n"));
                 let message = "No table can be built from all definitions; the previous one is live.";
-                not_live(unknown(), unknown(), "NoTable", message)
+                conditions_of_not_live(unknown(), unknown(), "NoTable", message)
             }
             VersionState::RolledBack => {
                 let message = "A user rolled back to an earlier revision, which is live.";
                 let unknown = || StatusCondition::new(None, "RolledBack", message);
-                not_live(unknown(), unknown(), "RolledBack", message)
+                conditions_of_not_live(unknown(), unknown(), "RolledBack", message)
             }
             _ => return None,
         })
@@ -107,7 +107,7 @@ impl DefinitionConditions {
                 "type": name,
                 "status": status_text,
                 "reason": condition.reason,
-                "message": shortened(&condition.message, LONGEST_MESSAGE),
+                "message": shortened(&condition.message, MESSAGE_LENGTH_MAX),
                 "observedGeneration": generation,
                 LAST_TRANSITION: since.unwrap_or_else(|| now.to_string().into()),
             })
@@ -123,7 +123,7 @@ impl DefinitionConditions {
     }
 }
 
-fn valid() -> StatusCondition {
+fn valid_condition() -> StatusCondition {
     StatusCondition::new(true, "Valid", "The definition is valid.")
 }
 
@@ -138,9 +138,9 @@ fn conditions_of_live(definition: StatusDefinition<'_>) -> DefinitionConditions 
         StatusCondition::new(false, reason, reasons.unwrap_or_default())
     };
     let is_whole = unreached.map(|unreached| unreached.is_whole);
-    let unavailable: Vec<_> = stages.iter().flat_map(unavailable).collect();
+    let unavailable: Vec<_> = stages.iter().flat_map(unavailable_modules).collect();
     DefinitionConditions {
-        accepted: valid(),
+        accepted: valid_condition(),
         live: match definition {
             StatusDefinition::Exception(exception) if exception.expired => {
                 let message = format!("It expired at {}, so it excepts nothing.", exception.expires);
@@ -157,12 +157,12 @@ fn conditions_of_live(definition: StatusDefinition<'_>) -> DefinitionConditions 
         enforced: match is_whole {
             Some(true) => not_called(NEVER_CALLED),
             Some(false) => not_called("PartlyCalled"),
-            None => enforced(stages),
+            None => enforced_condition(stages),
         },
     }
 }
 
-fn not_live(
+fn conditions_of_not_live(
     accepted: StatusCondition,
     modules_resolved: StatusCondition,
     reason: &'static str,
@@ -176,7 +176,7 @@ fn not_live(
     }
 }
 
-fn enforced(stages: &[StageStatus]) -> StatusCondition {
+fn enforced_condition(stages: &[StageStatus]) -> StatusCondition {
     let stages = || stages.iter();
     let disabled: Vec<_> = stages()
         .filter_map(|stage| {
@@ -202,9 +202,9 @@ fn enforced(stages: &[StageStatus]) -> StatusCondition {
     }
 }
 
-fn unavailable(stage: &StageStatus) -> impl Iterator<Item = String> {
+fn unavailable_modules(stage: &StageStatus) -> impl Iterator<Item = String> {
     stage.hook.parts().filter_map(|hook| {
-        let (source, reason) = (hook.text("source")?, hook.text("reason")?);
+        let (source, reason) = (hook.fact_text("source")?, hook.fact_text("reason")?);
         Some(format!("stage {}: {source}: {reason}", stage.name))
     })
 }

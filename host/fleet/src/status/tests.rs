@@ -3,9 +3,9 @@ use admittance::{Served, admission::Unreached, definitions::BadDefinition};
 use super::*;
 use crate::chains::CHAIN;
 
-fn host(stages: &Value) -> StatusPass {
+fn status_pass(stages: &Value) -> StatusPass {
     let status = serde_json::from_value(json!({
-        "version": "0.1.0", "revision": 7, "hash": admittance::Digest::of("a"),
+        "version": "0.1.0", "revision": 7, "hash": admittance::Digest::of_bytes("a"),
         "liveSince": "2026-01-01T00:00:00Z", "origin": {"type": "files"},
         "building": false, "tables": 1, "plugins": 0, "history": {"revisions": 1},
         "chains": [
@@ -21,14 +21,14 @@ fn host(stages: &Value) -> StatusPass {
     }
 }
 
-fn stage(name: &str, hook: &Value) -> Value {
+fn stage_json(name: &str, hook: &Value) -> Value {
     json!({
         "name": name, "hook": hook, "mode": "Enforce", "failurePolicy": "Fail", "state": "Idle",
         "calls": {"since": "2026-01-01T00:00:00Z", "total": 0, "allowed": 0, "changed": 0, "denied": 0, "failed": 0},
     })
 }
 
-fn plugin() -> Value {
+fn plugin_json() -> Value {
     json!({
         "type": "plugin", "name": "p", "version": "1", "source": "file:/p.wasm", "digest": "sha256:00",
         "signature": "not required", "fromStore": false,
@@ -50,13 +50,13 @@ fn resource(status: Option<Value>) -> Resource {
     }
 }
 
-fn bad(served: Served, is_transient: bool) -> VersionState {
+fn bad_state(served: Served, is_transient: bool) -> VersionState {
     let mut bad = BadDefinition::new("kubernetes:AdmissionChain/pods", served, is_transient);
     bad.reasons = vec!["first".to_owned(), "second".to_owned()];
     VersionState::Bad(bad)
 }
 
-fn conditions(status: &Value) -> Vec<(&str, &str, &str)> {
+fn rows_of_conditions(status: &Value) -> Vec<(&str, &str, &str)> {
     let conditions = status["conditions"].as_array().unwrap().iter();
     conditions
         .map(|condition| {
@@ -71,10 +71,10 @@ fn conditions(status: &Value) -> Vec<(&str, &str, &str)> {
 fn the_conditions_of_a_chain_follow_from_its_state() {
     let native = json!({"type": "native"});
     let unavailable = json!({"type": "unavailable", "source": "oci://r/p:1", "reason": "away"});
-    let group = json!({"type": "group", "expression": "a", "plugins": {"a": plugin()}});
-    let mut audited_stage = stage("a", &native);
+    let group = json!({"type": "group", "expression": "a", "plugins": {"a": plugin_json()}});
+    let mut audited_stage = stage_json("a", &native);
     audited_stage["mode"] = json!("Audit");
-    let mut disabled = stage("a", &native);
+    let mut disabled = stage_json("a", &native);
     disabled["disabled"] = json!({
         "stage": "Mutating:pods/a", "audit": false, "reason": "r",
         "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
@@ -85,7 +85,7 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
     for (state, stages, expected, modules, mistakes) in [
         (
             VersionState::Live,
-            json!([stage("a", &plugin()), stage("b", &group)]),
+            json!([stage_json("a", &plugin_json()), stage_json("b", &group)]),
             [
                 ("True", "Valid"),
                 ("True", "Resolved"),
@@ -121,7 +121,7 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
         ),
         (
             VersionState::Live,
-            json!([stage("a", &unavailable)]),
+            json!([stage_json("a", &unavailable)]),
             [
                 ("True", "Valid"),
                 ("False", "NotFetched"),
@@ -132,8 +132,8 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
             0,
         ),
         (
-            bad(Served::LastModules, true),
-            json!([stage("a", &plugin())]),
+            bad_state(Served::LastModules, true),
+            json!([stage_json("a", &plugin_json())]),
             [
                 ("True", "Valid"),
                 ("False", "NotFetched"),
@@ -144,8 +144,8 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
             2,
         ),
         (
-            bad(Served::LastVersion, true),
-            json!([stage("a", &plugin())]),
+            bad_state(Served::LastVersion, true),
+            json!([stage_json("a", &plugin_json())]),
             [
                 ("True", "Valid"),
                 ("False", "NotFetched"),
@@ -156,7 +156,7 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
             2,
         ),
         (
-            bad(Served::Nothing, false),
+            bad_state(Served::Nothing, false),
             json!([]),
             [
                 ("False", "Invalid"),
@@ -187,7 +187,7 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
             0,
         ),
     ] {
-        let host = host(&stages);
+        let host = status_pass(&stages);
         let status = new_status(&CHAIN, &resource(None), &state, &host, Moment::now()).unwrap();
         let names = ["Accepted", "ModulesResolved", "Live", "Enforced"];
         let expected: Vec<_> = names
@@ -195,12 +195,12 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
             .zip(expected)
             .map(|(name, (status, reason))| (name, status, reason))
             .collect();
-        assert_eq!(conditions(&status), expected, "{state:?}");
+        assert_eq!(rows_of_conditions(&status), expected, "{state:?}");
         let count = |field: &str| status.get(field).and_then(Value::as_array).map_or(0, Vec::len);
         assert_eq!((count("modules"), count("mistakes")), (modules, mistakes), "{state:?}");
         let is_live = expected[2].1 == "True";
         assert_eq!(status.get("revision").is_some(), is_live, "{state:?}");
-        let reason = event(&CHAIN, &resource(None), &status).map(|event| event.reason);
+        let reason = status_event(&CHAIN, &resource(None), &status).map(|event| event.reason);
         let expected = match (is_live, expected[0].1) {
             (true, _) => Some("Live"),
             (false, "False") => Some("Refused"),
@@ -208,7 +208,7 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
         };
         assert_eq!(reason, expected, "{state:?}");
         assert_eq!(
-            event(&CHAIN, &resource(Some(status.clone())), &status),
+            status_event(&CHAIN, &resource(Some(status.clone())), &status),
             None,
             "{state:?}"
         );
@@ -223,7 +223,7 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
 
 #[test]
 fn a_chain_that_no_request_reaches_is_not_live() {
-    let mut host = host(&json!([stage("a", &json!({"type": "native"}))]));
+    let mut host = status_pass(&json!([stage_json("a", &json!({"type": "native"}))]));
     for (is_whole, live, enforced) in [
         (true, ("False", "NeverCalled"), ("False", "NeverCalled")),
         (false, ("True", "Live"), ("False", "PartlyCalled")),
@@ -233,7 +233,7 @@ fn a_chain_that_no_request_reaches_is_not_live() {
             reasons: vec!["spec.rules[0] has only `kinds`".to_owned()],
         });
         let status = new_status(&CHAIN, &resource(None), &VersionState::Live, &host, Moment::now()).unwrap();
-        let condition_rows = conditions(&status);
+        let condition_rows = rows_of_conditions(&status);
         assert_eq!(condition_rows[2], ("Live", live.0, live.1));
         assert_eq!(condition_rows[3], ("Enforced", enforced.0, enforced.1));
         assert_eq!(status["conditions"][3]["message"], "spec.rules[0] has only `kinds`");
@@ -249,7 +249,7 @@ fn a_chain_that_no_request_reaches_is_not_live() {
 #[test]
 fn only_conditions_that_change_get_a_new_time() {
     let epoch = Moment(std::time::SystemTime::UNIX_EPOCH);
-    let mut host = host(&json!([]));
+    let mut host = status_pass(&json!([]));
     let first = new_status(&CHAIN, &resource(None), &VersionState::Live, &host, epoch).unwrap();
     assert_eq!(
         (&first["observedGeneration"], &first["revision"]),
@@ -262,7 +262,7 @@ fn only_conditions_that_change_get_a_new_time() {
         None
     );
     let now = Moment::now();
-    let state = bad(Served::LastModules, true);
+    let state = bad_state(Served::LastModules, true);
     let second = new_status(&CHAIN, &stored_resource, &state, &host, now).unwrap();
     assert_eq!(second["revision"], 7);
     let new_conditions: Vec<_> = second["conditions"].as_array().unwrap().iter().collect();
@@ -288,7 +288,7 @@ fn the_conditions_of_an_exception_follow_from_its_state() {
         (false, json!(["there is no stage pods/x"]), ("True", "Live")),
         (true, json!([]), ("False", "Expired")),
     ] {
-        let mut host = serde_json::to_value(host(&json!([])).status).unwrap();
+        let mut host = serde_json::to_value(status_pass(&json!([])).status).unwrap();
         host["exceptions"] = json!([{
             "name": "pods", "owner": "o", "reason": "r", "expires": "2026-01-01T00:00:00Z", "expired": expired,
             "stages": [], "unknown": unknown,
@@ -300,7 +300,7 @@ fn the_conditions_of_an_exception_follow_from_its_state() {
         };
         let status = new_status(&EXCEPTION, &resource(None), &VersionState::Live, &host, Moment::now()).unwrap();
         let expected = [("Accepted", "True", "Valid"), ("Live", expected.0, expected.1)];
-        assert_eq!(conditions(&status), expected);
+        assert_eq!(rows_of_conditions(&status), expected);
         assert_eq!(status.get("modules"), None);
         assert_eq!(
             status.get("mistakes"),
@@ -313,8 +313,8 @@ fn the_conditions_of_an_exception_follow_from_its_state() {
 fn a_status_that_differs_only_in_call_counts_is_written_at_an_interval() {
     let called = |allowed: u64| {
         let mut stages = [
-            stage("a", &json!({"type": "native"})),
-            stage("b", &json!({"type": "native"})),
+            stage_json("a", &json!({"type": "native"})),
+            stage_json("b", &json!({"type": "native"})),
         ];
         stages[0]["calls"]["recent"] =
             json!({"seconds": 300, "allowed": allowed, "changed": 1, "denied": 2, "failed": 0});
@@ -322,7 +322,7 @@ fn a_status_that_differs_only_in_call_counts_is_written_at_an_interval() {
         json!(stages)
     };
     let write = |stages: &Value, counts: bool, before: Option<Value>| {
-        let mut pass = host(stages);
+        let mut pass = status_pass(stages);
         pass.writes_counts = counts;
         new_status(&CHAIN, &resource(before), &VersionState::Live, &pass, Moment::now())
     };
@@ -351,16 +351,16 @@ fn long_messages_in_a_status_are_truncated() {
         &CHAIN,
         &resource(None),
         &VersionState::Bad(bad),
-        &host(&json!([])),
+        &status_pass(&json!([])),
         Moment::now(),
     )
     .unwrap();
     let mistakes = status["mistakes"].as_array().unwrap();
-    assert_eq!(mistakes.len(), MOST_MISTAKES);
+    assert_eq!(mistakes.len(), MISTAKES_MAX);
     for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
         // The maximum length would end the message in the middle of a character of two bytes. The whole character is
         // left out, so the message is a byte shorter.
-        assert_eq!(text.as_str().unwrap().len(), LONGEST_MESSAGE - 1);
+        assert_eq!(text.as_str().unwrap().len(), MESSAGE_LENGTH_MAX - 1);
     }
 }
 
@@ -380,20 +380,23 @@ fn the_status_of_a_chain_contains_its_rollouts() {
             rollout("Mutating:shop/pods/a", state),
             rollout("Mutating:pod/a", state),
         ],
-        ..host(&json!([stage("a", &plugin())]))
+        ..status_pass(&json!([stage_json("a", &plugin_json())]))
     };
     let status_of = |before: Option<Value>, state: &VersionState, pass: &StatusPass| {
         new_status(&CHAIN, &resource(before), state, pass, Moment::now())
     };
     let first = status_of(None, &VersionState::Live, &pass("progressing")).unwrap();
     let stored_resource = resource(Some(first.clone()));
-    assert_eq!(rollouts(&stored_resource), [rollout("Mutating:pods/a", "progressing")]);
+    assert_eq!(
+        read_rollouts(&stored_resource),
+        [rollout("Mutating:pods/a", "progressing")]
+    );
     assert_eq!(
         status_of(Some(first.clone()), &VersionState::Live, &pass("progressing")),
         None
     );
-    let bad = bad(Served::LastVersion, false);
-    let blocked_status = status_of(Some(first.clone()), &bad, &host(&json!([]))).unwrap();
+    let bad = bad_state(Served::LastVersion, false);
+    let blocked_status = status_of(Some(first.clone()), &bad, &status_pass(&json!([]))).unwrap();
     assert_eq!(blocked_status[ROLLOUTS], first[ROLLOUTS]);
     for (state, expected) in [
         ("paused", None),
@@ -401,9 +404,14 @@ fn the_status_of_a_chain_contains_its_rollouts() {
         ("completed", Some((false, "RolloutCompleted"))),
     ] {
         let next = status_of(Some(first.clone()), &VersionState::Live, &pass(state)).unwrap();
-        let event = event(&CHAIN, &stored_resource, &next).map(|event| (event.is_warning, event.reason));
+        let event = status_event(&CHAIN, &stored_resource, &next).map(|event| (event.is_warning, event.reason));
         assert_eq!(event, expected, "{state}");
     }
-    let none = status_of(Some(first), &VersionState::Live, &host(&json!([stage("a", &plugin())]))).unwrap();
+    let none = status_of(
+        Some(first),
+        &VersionState::Live,
+        &status_pass(&json!([stage_json("a", &plugin_json())])),
+    )
+    .unwrap();
     assert_eq!(none.get(ROLLOUTS), None);
 }

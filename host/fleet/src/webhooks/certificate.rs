@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep};
 use super::{ConfigurationState, Inner, OwnCertificate};
 use crate::{
     WebhookRegistration,
-    certificates::{self, IssuedValidity, Service, unexpired},
-    leader::{after, backoff},
+    certificates::{self, IssuedValidity, Service, unexpired_authorities},
+    leader::{backoff, sleep_or_wait_forever},
     registration::labels,
 };
 
@@ -30,7 +30,7 @@ pub(super) const SECRET: ResourceKind = ResourceKind {
     is_namespaced: true,
 };
 
-const TYPE: &str = "kubernetes.io/tls";
+const SECRET_TYPE: &str = "kubernetes.io/tls";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const AUTHORITIES: &str = "ca.crt";
@@ -39,9 +39,9 @@ const NEXT_KEY: &str = "next.key";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SecretContents {
-    served: IdentityPem,
+    served_identity: IdentityPem,
     /// The certificate that replaces the served one as soon as the API server trusts its CA.
-    next: Option<IdentityPem>,
+    next_identity: Option<IdentityPem>,
     /// The PEM of the CAs of all certificates that have not expired.
     pub(super) authorities: String,
 }
@@ -61,19 +61,19 @@ impl SecretContents {
             })
         };
         Some(Self {
-            served: identity(CERTIFICATE, KEY)?,
-            next: identity(NEXT_CERTIFICATE, NEXT_KEY),
+            served_identity: identity(CERTIFICATE, KEY)?,
+            next_identity: identity(NEXT_CERTIFICATE, NEXT_KEY),
             authorities: text(AUTHORITIES).unwrap_or_default(),
         })
     }
 
-    fn set(&self, object: &mut Map<String, Value>, registration: &WebhookRegistration) {
+    fn write_to_secret(&self, object: &mut Map<String, Value>, registration: &WebhookRegistration) {
         let mut data = json!({
-            CERTIFICATE: BASE64_STANDARD.encode(&self.served.certificate),
-            KEY: BASE64_STANDARD.encode(&self.served.key),
+            CERTIFICATE: BASE64_STANDARD.encode(&self.served_identity.certificate),
+            KEY: BASE64_STANDARD.encode(&self.served_identity.key),
             AUTHORITIES: BASE64_STANDARD.encode(&self.authorities),
         });
-        if let (Some(next), Some(data)) = (&self.next, data.as_object_mut()) {
+        if let (Some(next), Some(data)) = (&self.next_identity, data.as_object_mut()) {
             data.insert(
                 NEXT_CERTIFICATE.to_owned(),
                 BASE64_STANDARD.encode(&next.certificate).into(),
@@ -81,7 +81,7 @@ impl SecretContents {
             data.insert(NEXT_KEY.to_owned(), BASE64_STANDARD.encode(&next.key).into());
         }
         object.insert("data".to_owned(), data);
-        object.entry("type").or_insert_with(|| TYPE.into());
+        object.entry("type").or_insert_with(|| SECRET_TYPE.into());
         let metadata = object.entry("metadata").or_insert_with(|| json!({}));
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.entry("labels").or_insert_with(|| labels(&registration.name));
@@ -96,7 +96,7 @@ impl SecretContents {
     }
 
     fn is_usable(&self, service: &Service, now: OffsetDateTime) -> bool {
-        self.validity(&self.served, service, now).is_some()
+        self.validity(&self.served_identity, service, now).is_some()
     }
 }
 
@@ -116,18 +116,21 @@ impl Renewal<'_> {
         let Some(mut contents) = old_contents.cloned() else {
             return self.issue(String::new());
         };
-        contents.authorities = unexpired(&contents.authorities, now);
-        contents.next = contents
-            .next
+        contents.authorities = unexpired_authorities(&contents.authorities, now);
+        contents.next_identity = contents
+            .next_identity
             .take()
             .filter(|next| contents.validity(next, service, now).is_some());
-        match (contents.validity(&contents.served, service, now), contents.next.take()) {
-            (Some(_), Some(next)) if !self.is_trusted => contents.next = Some(next),
-            (_, Some(next)) => contents.served = next,
+        match (
+            contents.validity(&contents.served_identity, service, now),
+            contents.next_identity.take(),
+        ) {
+            (Some(_), Some(next)) if !self.is_trusted => contents.next_identity = Some(next),
+            (_, Some(next)) => contents.served_identity = next,
             (Some(validity), None) if self.is_early || validity.is_due(now) => {
                 let issued_contents = self.issue(contents.authorities)?;
                 contents.authorities = issued_contents.authorities;
-                contents.next = Some(issued_contents.served);
+                contents.next_identity = Some(issued_contents.served_identity);
             }
             (Some(_), None) => {}
             (None, None) => return self.issue(contents.authorities),
@@ -140,12 +143,12 @@ impl Renewal<'_> {
     fn issue(&self, other_authorities: String) -> Result<SecretContents, rcgen::Error> {
         let (authority, issued) = certificates::for_service(self.service, self.days, self.now)?;
         Ok(SecretContents {
-            served: IdentityPem {
+            served_identity: IdentityPem {
                 certificate: issued.certificate,
                 key: issued.key,
             },
-            next: None,
-            authorities: unexpired(&(authority + &other_authorities), self.now),
+            next_identity: None,
+            authorities: unexpired_authorities(&(authority + &other_authorities), self.now),
         })
     }
 }
@@ -188,9 +191,9 @@ impl CertificateSecret {
                 }
                 Err(_) => {}
             }
-            sleep(pauses.after_failure()).await;
+            sleep(pauses.pause_after_failure()).await;
         };
-        let identity = SharedIdentity::new(format!("the Secret {secret_path}"), contents.served);
+        let identity = SharedIdentity::new(format!("the Secret {secret_path}"), contents.served_identity);
         Ok(Self {
             tls: ServerTls::of_shared(identity.clone())?,
             secret,
@@ -218,11 +221,11 @@ impl CertificateSecret {
                     None
                 }
                 // If the Secret cannot be read, the watch on it reports that, so the error is not logged here as well.
-                Err(_) => Some(pauses.after_failure()),
+                Err(_) => Some(pauses.pause_after_failure()),
             };
             tokio::select! {
                 () = changed => {}
-                () = after(pause) => {}
+                () = sleep_or_wait_forever(pause) => {}
             }
         }
     }
@@ -233,8 +236,8 @@ impl CertificateSecret {
             .and_then(SecretContents::read)
             .filter(|contents| contents.is_usable(&self.service, now));
         match usable_contents {
-            Some(contents) if contents.served != self.identity.current() => {
-                self.identity.replace(contents.served);
+            Some(contents) if contents.served_identity != self.identity.current() => {
+                self.identity.replace(contents.served_identity);
                 self.tls.reload().await;
             }
             Some(_) => {}
@@ -266,7 +269,7 @@ impl CertificateSecret {
         .next_contents(basis.as_ref().or(stored_contents.as_ref()))
         .map_err(certificate_error)?;
         if stored_contents.as_ref() != Some(&contents) {
-            let set = |object: &mut Map<String, Value>| contents.set(object, &self.registration);
+            let set = |object: &mut Map<String, Value>| contents.write_to_secret(object, &self.registration);
             let write_result = self
                 .secret
                 .put(&self.registration.namespace, &self.name, resource, set)
@@ -275,19 +278,25 @@ impl CertificateSecret {
             inner.record_write(SECRET.kind, &write_result);
             write_result?;
         }
-        let is_pending = contents.next.is_some();
+        let is_pending = contents.next_identity.is_some();
         state.certificate = Some(contents);
         Ok(is_pending)
     }
 
     fn is_trusted(&self, contents: &SecretContents, state: &ConfigurationState) -> bool {
-        state.trusted.as_ref().is_some_and(|(authorities, since)| {
-            *authorities == contents.authorities && since.elapsed() >= self.terms.overlap
-        })
+        state
+            .published_authorities
+            .as_ref()
+            .is_some_and(|(authorities, since)| {
+                *authorities == contents.authorities && since.elapsed() >= self.terms.overlap
+            })
     }
 
     pub(super) fn remaining_overlap(&self, state: &ConfigurationState) -> Duration {
-        let since = state.trusted.as_ref().map_or_else(Instant::now, |(_, since)| *since);
+        let since = state
+            .published_authorities
+            .as_ref()
+            .map_or_else(Instant::now, |(_, since)| *since);
         (since + self.terms.overlap).saturating_duration_since(Instant::now())
     }
 }
@@ -319,7 +328,7 @@ async fn read_or_create(
     let contents = renewal
         .next_contents(stored_contents.as_ref())
         .map_err(certificate_error)?;
-    let set = |object: &mut Map<String, Value>| contents.set(object, registration);
+    let set = |object: &mut Map<String, Value>| contents.write_to_secret(object, registration);
     secret.put(&registration.namespace, name, resource, set).await?;
     Ok(contents)
 }

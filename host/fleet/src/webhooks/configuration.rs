@@ -5,7 +5,7 @@ use admittance_cluster::{Resource, ResourceError, ResourceKind, WatchedResources
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::CHECK;
+use super::CHECK_INTERVAL;
 use crate::registration::labels;
 
 const MUTATING: ResourceKind = ResourceKind {
@@ -30,27 +30,27 @@ pub(super) const KINDS: [(Phase, ResourceKind); 2] = [(Phase::Mutating, MUTATING
 pub(super) struct WrittenConfiguration {
     webhooks: Vec<Value>,
     version: Option<String>,
-    at: Instant,
+    written_at: Instant,
 }
 
 impl WrittenConfiguration {
     /// Returns whether the configuration need not be written: the last write contained these webhooks, nobody has
     /// changed the object since, and the write is less than an hour old. After an hour the configuration is written
     /// again, because the API server may have been updated, and may now store fields that it dropped before.
-    fn matches(&self, resource: &Resource, webhooks: &[Value]) -> bool {
+    fn is_current(&self, resource: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
             && self.version.as_deref() == resource.metadata("resourceVersion")
-            && self.at.elapsed() < CHECK
+            && self.written_at.elapsed() < CHECK_INTERVAL
     }
 }
 
 /// Replaces the webhooks of a webhook configuration if they differ from `webhooks`.
-pub(super) async fn write(
+pub(super) async fn write_configuration(
     resources: &WatchedResources,
     phase: Phase,
     name: &str,
     webhooks: &[Value],
-    last: &mut Option<WrittenConfiguration>,
+    last_written: &mut Option<WrittenConfiguration>,
 ) -> (&'static str, Option<Result<(), ResourceError>>) {
     let kind = match phase {
         Phase::Mutating => MUTATING.kind,
@@ -61,30 +61,30 @@ pub(super) async fn write(
         Ok(None) if webhooks.is_empty() => None,
         Ok(Some(equal_resource)) if has_webhooks(&equal_resource, webhooks) => None,
         Ok(Some(unchanged_resource))
-            if last
+            if last_written
                 .as_ref()
-                .is_some_and(|last| last.matches(&unchanged_resource, webhooks)) =>
+                .is_some_and(|last| last.is_current(&unchanged_resource, webhooks)) =>
         {
             None
         }
         Ok(old_resource) => {
-            let set = |object: &mut Map<String, Value>| set(object, name, webhooks);
+            let set = |object: &mut Map<String, Value>| set_webhooks(object, name, webhooks);
             Some(resources.put("", name, old_resource, set).await)
         }
     };
     let write_result = result.map(|put_result| {
         put_result.map(|stored| {
-            *last = Some(WrittenConfiguration {
+            *last_written = Some(WrittenConfiguration {
                 webhooks: webhooks.to_vec(),
                 version: stored.metadata("resourceVersion").map(str::to_owned),
-                at: Instant::now(),
+                written_at: Instant::now(),
             });
         })
     });
     (kind, write_result)
 }
 
-fn set(object: &mut Map<String, Value>, name: &str, webhooks: &[Value]) {
+fn set_webhooks(object: &mut Map<String, Value>, name: &str, webhooks: &[Value]) {
     object.insert("webhooks".to_owned(), webhooks.into());
     let metadata = object.entry("metadata").or_insert_with(|| json!({}));
     let label_field = metadata
@@ -159,7 +159,7 @@ mod tests {
                 expected,
                 "{stored_webhooks:?}"
             );
-            set(&mut resource.object, "hooks", &wanted_webhooks);
+            set_webhooks(&mut resource.object, "hooks", &wanted_webhooks);
             assert!(has_webhooks(&resource, &wanted_webhooks), "{stored_webhooks:?}");
             let labels =
                 json!({"x": "y", "app.kubernetes.io/name": "admittance", "app.kubernetes.io/instance": "hooks"});

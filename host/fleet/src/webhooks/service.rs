@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::Inner;
 
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The EndpointSlices of a Service, reduced to the fields that are needed here.
 #[derive(Deserialize)]
@@ -44,7 +44,7 @@ impl Slices {
 
 impl Inner {
     /// Waits until the Service has a ready Pod, because until then the API server would refuse requests.
-    pub(super) async fn until_served(&self) {
+    pub(super) async fn wait_until_served(&self) {
         for (_, resources) in &self.configurations {
             let configuration = resources.get("", &self.registration.name).await;
             if configuration.is_ok_and(|resource| resource.is_some()) {
@@ -60,7 +60,7 @@ impl Inner {
                 );
                 is_logged = true;
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 

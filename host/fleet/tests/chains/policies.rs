@@ -6,9 +6,9 @@ use admittance_definitions::{DefinitionFile, DefinitionSet, DefinitionStore, Fil
 use admittance_fleet::{PolicyStore, PolicySystem};
 use serde_json::{Value, json};
 
-use crate::{NEVER, id, setting::Setting};
+use crate::{TEST_TIMEOUT, id, setting::Setting};
 
-const ALL: [PolicySystem; 4] = [
+const ALL_SYSTEMS: [PolicySystem; 4] = [
     PolicySystem::Kubernetes,
     PolicySystem::Gatekeeper,
     PolicySystem::Kubewarden,
@@ -18,7 +18,7 @@ const KUBERNETES: &str = "admissionregistration.k8s.io";
 const TEMPLATES: &str = "templates.gatekeeper.sh/v1";
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh/v1beta1";
 
-async fn store(setting: &Setting, systems: &[PolicySystem]) -> PolicyStore {
+async fn open_store(setting: &Setting, systems: &[PolicySystem]) -> PolicyStore {
     PolicyStore::new(&setting.cluster().await, systems)
 }
 
@@ -26,7 +26,7 @@ fn rules() -> Value {
     json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}])
 }
 
-fn put(setting: &Setting, plural: &str, namespace: &str, spec: Value) {
+fn put_resource(setting: &Setting, plural: &str, namespace: &str, spec: Value) {
     let mut object = json!({"metadata": {"name": "p"}, "spec": spec, "status": {"observedGeneration": 1}});
     if !namespace.is_empty() {
         object["metadata"]["namespace"] = json!(namespace);
@@ -37,12 +37,12 @@ fn put(setting: &Setting, plural: &str, namespace: &str, spec: Value) {
 fn put_policy(setting: &Setting) {
     let validations = json!([{"expression": "true"}]);
     let spec = json!({"matchConstraints": {"resourceRules": rules()}, "validations": validations});
-    put(setting, "validatingadmissionpolicies", "", spec);
+    put_resource(setting, "validatingadmissionpolicies", "", spec);
 }
 
 fn put_binding(setting: &Setting) {
     let spec = json!({"policyName": "p", "validationActions": ["Deny"]});
-    put(setting, "validatingadmissionpolicybindings", "", spec);
+    put_resource(setting, "validatingadmissionpolicybindings", "", spec);
 }
 
 fn define_kubernetes(setting: &Setting, version: &str) {
@@ -68,7 +68,7 @@ fn define_template(setting: &Setting) {
     setting.server.put("constrainttemplates", object);
 }
 
-fn chains(files: Vec<DefinitionFile>) -> Vec<(String, usize)> {
+fn chain_stage_counts(files: Vec<DefinitionFile>) -> Vec<(String, usize)> {
     let chains = DefinitionSet::of_files(files).chains().unwrap();
     chains
         .into_iter()
@@ -77,23 +77,23 @@ fn chains(files: Vec<DefinitionFile>) -> Vec<(String, usize)> {
 }
 
 /// Reads the store after every change until it returns these chains, each with this number of stages.
-async fn until(store: &PolicyStore, expected: &[(&str, usize)]) {
+async fn wait_until_chains(store: &PolicyStore, expected: &[(&str, usize)]) {
     let expected: Vec<_> = expected
         .iter()
         .map(|(name, stages)| ((*name).to_owned(), *stages))
         .collect();
     let wait = async {
-        while store.read().await.map(chains).ok().as_ref() != Some(&expected) {
-            store.changed().await;
+        while store.read().await.map(chain_stage_counts).ok().as_ref() != Some(&expected) {
+            store.wait_for_change().await;
         }
     };
-    tokio::time::timeout(NEVER, wait).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, wait).await.unwrap();
 }
 
 #[tokio::test]
 async fn policies_can_be_read_but_not_written() {
     let setting = Setting::new();
-    let store = store(&setting, &ALL).await;
+    let store = open_store(&setting, &ALL_SYSTEMS).await;
     assert_eq!(store.read().await.unwrap(), [], "the API server has none of the kinds");
     // Like Kubernetes 1.28, the server serves admission policies only as v1beta1.
     define_kubernetes(&setting, "v1beta1");
@@ -106,7 +106,7 @@ async fn policies_can_be_read_but_not_written() {
         true,
     );
     let spec = json!({"module": "registry://example.com/p:1", "rules": rules(), "mutating": false});
-    put(&setting, "admissionpolicies", "shop", spec);
+    put_resource(&setting, "admissionpolicies", "shop", spec);
     let gatekeeper = json!({
         "location": "metadata.labels.owner", "parameters": {"assign": {"value": "a"}},
     });
@@ -116,13 +116,13 @@ async fn policies_can_be_read_but_not_written() {
     setting
         .server
         .define_kind("mutations.gatekeeper.sh/v1alpha1", "assignimage", "AssignImage", false);
-    put(&setting, "assignmetadata", "", gatekeeper);
+    put_resource(&setting, "assignmetadata", "", gatekeeper);
     let pods = json!([{"groups": [""], "versions": ["v1"], "kinds": ["Pod"]}]);
     let image = json!({
         "applyTo": pods, "location": "spec.containers[name: *].image",
         "parameters": {"assignDomain": "mirror.example.com"},
     });
-    put(&setting, "assignimage", "", image);
+    put_resource(&setting, "assignimage", "", image);
 
     for (plural, kind) in [
         ("namespacedvalidatingpolicies", "NamespacedValidatingPolicy"),
@@ -135,9 +135,9 @@ async fn policies_can_be_read_but_not_written() {
     let validations = json!([{"expression": "true"}]);
     let kyverno = json!({"matchConstraints": {"resourceRules": rules()}, "validations": validations,
                          "autogen": {"podControllers": {"controllers": []}}});
-    put(&setting, "namespacedvalidatingpolicies", "dock", kyverno);
+    put_resource(&setting, "namespacedvalidatingpolicies", "dock", kyverno);
     let kyverno = json!({"policyRefs": [{"name": "p", "kind": "NamespacedValidatingPolicy"}]});
-    put(&setting, "policyexceptions", "dock", kyverno);
+    put_resource(&setting, "policyexceptions", "dock", kyverno);
 
     let files = store.read().await.unwrap();
     let paths: Vec<_> = files.iter().map(|file| file.path.display().to_string()).collect();
@@ -153,7 +153,7 @@ async fn policies_can_be_read_but_not_written() {
             "kubernetes:validatingadmissionpolicybindings.admissionregistration.k8s.io/p",
         ]
     );
-    let names = chains(files.clone());
+    let names = chain_stage_counts(files.clone());
     let expected = [
         ("gatekeeper-mutation", 1),
         ("dock/p", 1),
@@ -179,9 +179,9 @@ async fn policies_can_be_read_but_not_written() {
 
     setting.server.delete("validatingadmissionpolicies", "", "p");
     let set = DefinitionSet::of_files(store.read().await.unwrap());
-    let usable_set = set.usable(&files, OnBadDefinition::KeepLast);
+    let usable_set = set.usable_definitions(&files, OnBadDefinition::KeepLast);
     let bad_paths: Vec<_> = usable_set
-        .bad
+        .bad_definitions
         .iter()
         .map(|definition| definition.path.display().to_string())
         .collect();
@@ -189,33 +189,33 @@ async fn policies_can_be_read_but_not_written() {
         bad_paths,
         ["kubernetes:validatingadmissionpolicybindings.admissionregistration.k8s.io/p"]
     );
-    assert_eq!(usable_set.served().chains().unwrap().len(), 3);
+    assert_eq!(usable_set.served_set().chains().unwrap().len(), 3);
 }
 
 #[tokio::test]
 async fn policies_disappear_when_their_kind_is_removed_and_return_with_it() {
     let setting = Setting::new();
-    let store = store(&setting, &[PolicySystem::Gatekeeper, PolicySystem::Kubernetes]).await;
-    until(&store, &[]).await;
+    let store = open_store(&setting, &[PolicySystem::Gatekeeper, PolicySystem::Kubernetes]).await;
+    wait_until_chains(&store, &[]).await;
     define_template(&setting);
-    until(&store, &[("few", 0)]).await;
+    wait_until_chains(&store, &[("few", 0)]).await;
     setting.server.define_kind(CONSTRAINTS, "few", "Few", false);
-    put(&setting, "few", "", json!({}));
-    until(&store, &[("few", 1)]).await;
+    put_resource(&setting, "few", "", json!({}));
+    wait_until_chains(&store, &[("few", 1)]).await;
     setting.server.put("few", json!({"metadata": {"name": "q"}}));
-    until(&store, &[("few", 2)]).await;
+    wait_until_chains(&store, &[("few", 2)]).await;
     setting.server.delete("constrainttemplates", "", "few");
     setting.server.remove_kind("few");
-    until(&store, &[]).await;
+    wait_until_chains(&store, &[]).await;
 
     define_kubernetes(&setting, "v1");
     put_policy(&setting);
-    until(&store, &[("p", 0)]).await;
+    wait_until_chains(&store, &[("p", 0)]).await;
     put_binding(&setting);
-    until(&store, &[("p", 1)]).await;
+    wait_until_chains(&store, &[("p", 1)]).await;
     let watched_plurals: BTreeSet<_> = ["few", "constrainttemplates", "validatingadmissionpolicies"]
         .into_iter()
-        .filter(|plural| setting.server.count("watch", plural) > 0)
+        .filter(|plural| setting.server.count_requests("watch", plural) > 0)
         .collect();
     assert_eq!(watched_plurals.len(), 3, "{watched_plurals:?}");
 }
@@ -225,17 +225,19 @@ async fn policies_are_kept_while_the_api_server_is_unavailable() {
     let setting = Setting::new();
     define_kubernetes(&setting, "v1");
     put_policy(&setting);
-    let store = store(&setting, &[PolicySystem::Kubernetes]).await;
-    until(&store, &[("p", 0)]).await;
+    let store = open_store(&setting, &[PolicySystem::Kubernetes]).await;
+    wait_until_chains(&store, &[("p", 0)]).await;
     setting.server.become_unavailable();
-    tokio::time::timeout(NEVER, store.changed()).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, store.wait_for_change())
+        .await
+        .unwrap();
     let read_result = store.read().await;
     assert!(
         matches!(read_result, Err(StoreError::Unreachable { .. })),
         "{read_result:?}"
     );
     setting.server.become_available();
-    until(&store, &[("p", 0)]).await;
+    wait_until_chains(&store, &[("p", 0)]).await;
     setting.server.forbid("list", "validatingadmissionpolicies");
     let error = store.read().await.unwrap_err().to_string();
     assert!(
@@ -243,5 +245,5 @@ async fn policies_are_kept_while_the_api_server_is_unavailable() {
         "{error}"
     );
     setting.server.allow("list", "validatingadmissionpolicies");
-    until(&store, &[("p", 0)]).await;
+    wait_until_chains(&store, &[("p", 0)]).await;
 }

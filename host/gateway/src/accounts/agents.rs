@@ -15,14 +15,14 @@ use sqlx::query;
 use super::{
     Accounts, AccountsError, ClusterCredentials, RegisteredCluster, Secret,
     database::{DatabaseTransaction, now, seconds},
-    error::violation,
+    error::violation_error,
     rows::digest_text,
 };
 
 /// The minimum time between two reports of changed credentials for one cluster.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// The maximum number of API server addresses in a report. The gateway regularly checks each of them.
-const MOST_ADDRESSES: usize = 16;
+const MAX_ADDRESSES: usize = 16;
 /// The longest address of an API server in a report, in bytes. With a port added, it must fit into a frame of a tunnel.
 const LONGEST_ADDRESS: usize = 92;
 /// The maximum total size of all API server addresses in a report, in bytes.
@@ -49,24 +49,24 @@ impl Accounts {
         register_token: &[u8],
     ) -> Result<Arc<RegisteredCluster>, AccountsError> {
         let directory = self.directory()?;
-        let cluster = directory.agent(cluster_id, register_token)?;
+        let cluster = directory.authenticate_agent(cluster_id, register_token)?;
         let cluster_id = cluster.id.as_str();
         let is_new = |token: &super::RegisterToken| token.used_at.is_none();
         if cluster.register_token.as_ref().is_some_and(is_new) {
-            let mut change = self.0.database.change().await?;
+            let mut change = self.0.database.begin_change().await?;
             // The register token may have been replaced since it was checked above. So the statement compares the
             // digest again, and changes nothing if it is a different one.
             query("UPDATE admittance_register_tokens SET used_at = ? WHERE cluster_id = ? AND digest = ?")
                 .bind(seconds(now()))
                 .bind(cluster_id.to_owned())
-                .bind(digest_text(TokenDigest::of(register_token)))
+                .bind(digest_text(TokenDigest::of_token(register_token)))
                 .execute(&mut *change)
                 .await?;
             let actor = format!("agent of {cluster_id}");
             self.commit(change, &actor, "use register token", cluster_id).await?;
         }
         let directory = self.directory()?;
-        Ok(directory.agent(cluster_id, register_token)?.clone())
+        Ok(directory.authenticate_agent(cluster_id, register_token)?.clone())
     }
 
     /// Stores the credentials that an agent reports for its cluster, unless equal credentials are stored.
@@ -76,8 +76,8 @@ impl Accounts {
         register_token: &[u8],
         report: AgentReport,
     ) -> Result<(), AccountsError> {
-        self.directory()?.agent(cluster_id, register_token)?;
-        let reported = self.reachable(report)?;
+        self.directory()?.authenticate_agent(cluster_id, register_token)?;
+        let reported = self.reachable_credentials(report)?;
         let cluster = self.use_register_token(cluster_id, register_token).await?;
         let cluster_id = cluster.id.as_str();
         let is_unchanged = cluster.credentials.as_ref().is_some_and(|credentials| {
@@ -92,7 +92,7 @@ impl Accounts {
             return Ok(());
         }
         self.limit_reports(cluster_id)?;
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         query("DELETE FROM admittance_credentials WHERE cluster_id = ?")
             .bind(cluster_id.to_owned())
             .execute(&mut *change)
@@ -122,7 +122,7 @@ impl Accounts {
         .bind(seconds(credentials.reported_at))
         .execute(&mut **change)
         .await
-        .map_err(violation("report of the cluster", "cluster", cluster_id))?;
+        .map_err(violation_error("report of the cluster", "cluster", cluster_id))?;
         Ok(())
     }
 
@@ -144,20 +144,23 @@ impl Accounts {
 
     /// Checks the credentials in the report of an agent, and returns them. It is an error if the gateway must not
     /// connect directly to one of the reported addresses.
-    pub(super) fn reachable(&self, report: AgentReport) -> Result<ClusterCredentials, AccountsError> {
+    pub(super) fn reachable_credentials(&self, report: AgentReport) -> Result<ClusterCredentials, AccountsError> {
         let credentials = report.credentials()?;
         let local = &self.0.local_servers;
-        let refused = credentials.server_addresses.iter().find_map(|uri| refusal(uri, local));
+        let refused = credentials
+            .server_addresses
+            .iter()
+            .find_map(|uri| address_refusal(uri, local));
         refused.map_or(Ok(credentials), Err)
     }
 }
 
 impl AgentReport {
     pub(crate) fn credentials(self) -> Result<ClusterCredentials, AccountsError> {
-        self.check()?;
+        self.check_fields()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
         let mut server_addresses = Vec::new();
-        for address in addresses.map(address) {
+        for address in addresses.map(parse_address) {
             let address = address?;
             if !server_addresses.contains(&address) {
                 server_addresses.push(address);
@@ -168,9 +171,9 @@ impl AgentReport {
             let message = "server_addresses is empty: send https://10.0.0.1:6443";
             return Err(AccountsError::Invalid(message.to_owned()));
         }
-        if count > MOST_ADDRESSES {
+        if count > MAX_ADDRESSES {
             return Err(AccountsError::Invalid(format!(
-                "server_addresses has {count} addresses, and at most {MOST_ADDRESSES} are allowed"
+                "server_addresses has {count} addresses, and at most {MAX_ADDRESSES} are allowed"
             )));
         }
         Ok(ClusterCredentials {
@@ -182,7 +185,7 @@ impl AgentReport {
         })
     }
 
-    fn check(&self) -> Result<(), AccountsError> {
+    fn check_fields(&self) -> Result<(), AccountsError> {
         let too_long = [
             ("server_addresses", self.server_addresses.len(), LONGEST_ADDRESSES),
             ("cacert_data", self.ca.len(), LONGEST_CA),
@@ -215,7 +218,7 @@ fn invalid_address(address: impl Display, reason: &str) -> AccountsError {
     AccountsError::Invalid(format!("server_addresses: `{address}` {reason}"))
 }
 
-fn address(text: &str) -> Result<Uri, AccountsError> {
+fn parse_address(text: &str) -> Result<Uri, AccountsError> {
     let uri: Uri = text
         .parse()
         .map_err(|_| invalid_address(text, "is not an address: send https://10.0.0.1:6443"))?;
@@ -235,7 +238,7 @@ fn address(text: &str) -> Result<Uri, AccountsError> {
 }
 
 /// Returns why the gateway must not connect to an address without a tunnel, or `None` if it may.
-fn refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
+fn address_refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
     let host = uri.host().unwrap_or_default();
     match host_address(host) {
         Some(ip) if is_local(ip) && !is_listed(ip, local) => Some(invalid_address(
@@ -291,7 +294,7 @@ mod tests {
             ("10.0.0.1:6443", false, false),
             ("", false, false),
         ] {
-            let is_allowed = |local: &[IpNet]| address(text).is_ok_and(|uri| refusal(&uri, local).is_none());
+            let is_allowed = |local: &[IpNet]| parse_address(text).is_ok_and(|uri| address_refusal(&uri, local).is_none());
             assert_eq!(is_allowed(&[]), is_valid, "{text}");
             assert_eq!(is_allowed(&local), is_valid_if_listed, "{text}");
         }

@@ -10,7 +10,7 @@ use super::{
     Access, Accounts, AccountsError, BcsInfo, ClusterType, Provider, RegisterToken, RegisteredCluster, Secret, User,
     UserId, UserName,
     database::now,
-    error::violation,
+    error::violation_error,
     keys::{random_suffix, random_token},
     rows::{delete_register_token, insert_cluster, insert_grant, insert_register_token, insert_user},
 };
@@ -22,7 +22,7 @@ const BCS_SUFFIX_LENGTH: usize = 8;
 const LONGEST_CLUSTER_ID: usize = 100;
 const LONGEST_PROJECT_ID: usize = 32;
 const LONGEST_GROUP: usize = 190;
-const MOST_GROUPS: usize = 32;
+const MAX_GROUPS: usize = 32;
 
 /// A new register token of an agent. Its value is shown only in this reply.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ pub(super) fn unavailable(error: impl Display) -> AccountsError {
     AccountsError::Unavailable(error.to_string())
 }
 
-pub(super) fn after(now: Moment, lifetime: Duration) -> Moment {
+pub(super) fn moment_after(now: Moment, lifetime: Duration) -> Moment {
     Moment(now.0.checked_add(lifetime).unwrap_or(now.0))
 }
 
@@ -92,9 +92,9 @@ impl Accounts {
         groups: &[String],
     ) -> Result<Arc<User>, AccountsError> {
         check_groups(groups)?;
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         let user = User {
-            id: UserId::NOBODY,
+            id: UserId::UNASSIGNED,
             name: name.clone(),
             is_super_user,
             groups: groups.to_vec(),
@@ -114,14 +114,14 @@ impl Accounts {
 
     /// Deletes a user with all tokens and permissions, but not the clusters that the user created.
     pub async fn delete_user(&self, actor: &str, name: &str) -> Result<(), AccountsError> {
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         // The clusters of the deleted user stay, but get no creator. Some versions of MySQL give the number of a
         // deleted user to a new user after a restart. Such a user would otherwise become the creator of these clusters.
         query(
             "UPDATE admittance_clusters SET creator_id = ? \
              WHERE creator_id = (SELECT id FROM admittance_users WHERE name = ?)",
         )
-        .bind(UserId::NOBODY.0)
+        .bind(UserId::UNASSIGNED.0)
         .bind(name.to_owned())
         .execute(&mut *change)
         .await?;
@@ -149,7 +149,7 @@ impl Accounts {
             identifier: format!("{id}-{}", suffix(IDENTIFIER_LENGTH)?),
             id,
             provider,
-            creator: creator.map_or(UserId::NOBODY, |creator| creator.id),
+            creator: creator.map_or(UserId::UNASSIGNED, |creator| creator.id),
             created_at: now(),
             bcs: match name {
                 ClusterName::Plain(_) => None,
@@ -159,7 +159,7 @@ impl Accounts {
             register_token: None,
             grants: [].into(),
         };
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         if let ClusterName::Bcs(info) = name {
             let count: i64 = query_scalar(
                 "SELECT COUNT(*) FROM admittance_clusters \
@@ -199,7 +199,7 @@ impl Accounts {
 
     /// Deletes a cluster with its credentials, its register token and all permissions for the cluster.
     pub async fn delete_cluster(&self, actor: &str, id: &str) -> Result<(), AccountsError> {
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         let deleted = query("DELETE FROM admittance_clusters WHERE id = ?").bind(id.to_owned());
         if deleted.execute(&mut *change).await?.rows_affected() == 0 {
             return Err(AccountsError::Unknown("cluster", id.to_owned()));
@@ -207,22 +207,22 @@ impl Accounts {
         self.commit(change, actor, "delete cluster", id).await
     }
 
-    /// Creates a register token for a cluster. If it has one, `rotate` replaces it; without `rotate`, this fails.
+    /// Creates a register token for a cluster. If it has one, `is_rotation` replaces it; otherwise, this fails.
     pub async fn create_register_token(
         &self,
         actor: &str,
         cluster: &RegisteredCluster,
-        rotate: bool,
+        is_rotation: bool,
     ) -> Result<CreatedRegisterToken, AccountsError> {
         let value = random_token(REGISTER_TOKEN_LENGTH).map_err(unavailable)?;
         let created_at = now();
-        let expires_at = after(created_at, self.0.register_token_lifetime);
-        let mut change = self.0.database.change().await?;
-        if rotate {
+        let expires_at = moment_after(created_at, self.0.register_token_lifetime);
+        let mut change = self.0.database.begin_change().await?;
+        if is_rotation {
             delete_register_token(&mut change, &cluster.id).await?;
         }
         let token = RegisterToken {
-            digest: TokenDigest::of(&value.0),
+            digest: TokenDigest::of_token(&value.0),
             created_at,
             expires_at,
             used_at: None,
@@ -237,7 +237,7 @@ impl Accounts {
     }
 
     pub async fn revoke_register_token(&self, actor: &str, cluster: &RegisteredCluster) -> Result<(), AccountsError> {
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         if delete_register_token(&mut change, &cluster.id).await? == 0 {
             return Err(AccountsError::Unknown(
                 "register token of the cluster",
@@ -249,7 +249,7 @@ impl Accounts {
 
     /// Sets the access of a user to a cluster, or withdraws it if the access is `None`. [`Access::Cluster`] to a Mesos
     /// cluster is an error, because Mesos clusters have no role bindings.
-    pub async fn grant(
+    pub async fn set_access(
         &self,
         actor: &str,
         user: &User,
@@ -262,7 +262,7 @@ impl Accounts {
                 "{id} is a Mesos cluster, which has no role bindings: grant Read, Write or Hooks"
             )));
         }
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         let deleted = query("DELETE FROM admittance_permissions WHERE cluster_id = ? AND user_id = ?")
             .bind(cluster.id.clone())
             .bind(user.id.0);
@@ -276,7 +276,7 @@ impl Accounts {
         };
         insert_grant(&mut change, user.id, &cluster.id, access)
             .await
-            .map_err(violation("permission", "user or cluster", &subject))?;
+            .map_err(violation_error("permission", "user or cluster", &subject))?;
         let subject = format!("{subject} {access}");
         self.commit(change, actor, "grant permission", &subject).await
     }
@@ -297,9 +297,9 @@ fn check_groups(groups: &[String]) -> Result<(), AccountsError> {
             )));
         }
     }
-    if groups.len() > MOST_GROUPS {
+    if groups.len() > MAX_GROUPS {
         return Err(AccountsError::Invalid(format!(
-            "a user has at most {MOST_GROUPS} groups"
+            "a user has at most {MAX_GROUPS} groups"
         )));
     }
     Ok(())

@@ -21,10 +21,10 @@ use sqlx::{
 
 use super::{
     Access, AccountsError, AgentReport, BcsInfo, ClusterCredentials, DatabaseConfig, Directory, KeyFile, RegisterToken,
-    RegisteredCluster, TokenId, User, UserId, directory::UserToken, role_grants::role_grants,
+    RegisteredCluster, TokenId, User, UserId, directory::UserToken, role_grants::load_role_grants,
 };
 
-const MIGRATIONS: &str = "admittance_migrations";
+const MIGRATIONS_TABLE: &str = "admittance_migrations";
 /// The migrations that create and change the tables in SQLite, oldest first, each with its name and statements.
 const SQLITE_STEPS: [(&str, &str); 3] = [
     ("accounts", include_str!("../../migrations/sqlite/0001_accounts.sql")),
@@ -37,10 +37,10 @@ const MYSQL_STEPS: [(&str, &str); 3] = [
     ("roles", include_str!("../../migrations/mysql/0003_roles.sql")),
 ];
 /// The maximum number of database connections. A few are enough, because changes are rare, and a read uses only one.
-const CONNECTIONS: u32 = 4;
+const MAX_CONNECTIONS: u32 = 4;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-const REVISION: &str = "SELECT revision FROM admittance_state WHERE id = 1";
+const REVISION_QUERY: &str = "SELECT revision FROM admittance_state WHERE id = 1";
 
 pub(super) type DatabaseTransaction = Transaction<'static, Any>;
 
@@ -54,9 +54,9 @@ impl Database {
     /// Creates a pool of database connections, which connects on first use. Must be called in a tokio runtime.
     pub(super) fn new(config: &DatabaseConfig) -> Result<Self, AccountsError> {
         sqlx::any::install_default_drivers();
-        let options = AnyConnectOptions::from_str(&url(config)?)?;
+        let options = AnyConnectOptions::from_str(&connection_url(config)?)?;
         let pool = AnyPoolOptions::new()
-            .max_connections(CONNECTIONS)
+            .max_connections(MAX_CONNECTIONS)
             .acquire_timeout(ACQUIRE_TIMEOUT);
         Ok(Self {
             pool: pool.connect_lazy_with(options),
@@ -77,26 +77,26 @@ impl Database {
             Migration::new(version, name.into(), MigrationType::Simple, sql, false)
         });
         let mut migrator = Migrator::with_migrations(migrations.collect());
-        migrator.dangerous_set_table_name(MIGRATIONS);
+        migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
         migrator
             .run(&self.pool)
             .await
             .map_err(|error| AccountsError::Unavailable(error.to_string()))
     }
 
-    pub(super) async fn sealed_count(&self) -> Result<i64, AccountsError> {
+    pub(super) async fn sealed_token_count(&self) -> Result<i64, AccountsError> {
         self.migrate().await?;
         let count = query_scalar("SELECT COUNT(*) FROM admittance_credentials");
         Ok(count.fetch_one(&self.pool).await?)
     }
 
     pub(super) async fn revision(&self) -> Result<i64, AccountsError> {
-        Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
+        Ok(query_scalar(REVISION_QUERY).fetch_one(&self.pool).await?)
     }
 
     /// Begins a change of the database. Only one change can be in progress, so this waits until the changes of other
     /// gateways have ended.
-    pub(super) async fn change(&self) -> Result<DatabaseTransaction, AccountsError> {
+    pub(super) async fn begin_change(&self) -> Result<DatabaseTransaction, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")
             .execute(&mut *change)
@@ -110,7 +110,7 @@ impl Database {
 }
 
 pub(super) async fn revision_in(transaction: &mut DatabaseTransaction) -> Result<i64, AccountsError> {
-    Ok(query_scalar(REVISION).fetch_one(&mut **transaction).await?)
+    Ok(query_scalar(REVISION_QUERY).fetch_one(&mut **transaction).await?)
 }
 
 /// Reads the whole content of the database. If the credentials of a cluster are the same as in the directory
@@ -122,11 +122,11 @@ pub(super) async fn read_directory(
 ) -> Result<Directory, AccountsError> {
     let mut directory = Directory {
         revision: revision_in(transaction).await?,
-        users: users(transaction).await?,
-        tokens: tokens(transaction).await?,
+        users: load_users(transaction).await?,
+        tokens: load_tokens(transaction).await?,
         ..Directory::default()
     };
-    for mut cluster in clusters(transaction, keys).await? {
+    for mut cluster in load_clusters(transaction, keys).await? {
         let previous_credentials = previous
             .and_then(|previous| previous.cluster(&cluster.id))
             .and_then(|previous_cluster| previous_cluster.credentials.as_ref());
@@ -136,29 +136,29 @@ pub(super) async fn read_directory(
             *credentials = previous_credentials.clone();
         }
         directory
-            .identifiers
+            .ids_by_identifier
             .insert(cluster.identifier.clone(), cluster.id.clone());
         directory.clusters.insert(cluster.id.clone(), Arc::new(cluster));
     }
-    directory.add_grants(role_grants(transaction).await?);
+    directory.add_grants(load_role_grants(transaction).await?);
     Ok(directory)
 }
 
 /// Returns the URL of the database for `sqlx`, which tells SQLite and MySQL apart by the scheme of the URL.
-fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
+fn connection_url(config: &DatabaseConfig) -> Result<String, AccountsError> {
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     match config {
         DatabaseConfig::Sqlite(path) => {
             let name = path.display();
             // The file is created here, because SQLite would create it with a mode that lets everybody read it.
-            file::append(path).map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
-            Ok(format!("sqlite://{}?mode=rw", encode(utf8(path)?)))
+            file::open_for_appending(path).map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
+            Ok(format!("sqlite://{}?mode=rw", encode(utf8_path(path)?)))
         }
         DatabaseConfig::MySql(config) => {
             let secret = config.password.as_ref();
             let password = secret.map_or(String::new(), |secret| format!(":{}", encode(&secret.0)));
             let tls = match &config.ca {
-                Some(ca) => format!("verify_identity&ssl-ca={}", encode(utf8(ca)?)),
+                Some(ca) => format!("verify_identity&ssl-ca={}", encode(utf8_path(ca)?)),
                 None => "disabled".to_owned(),
             };
             Ok(format!(
@@ -172,12 +172,12 @@ fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
     }
 }
 
-fn utf8(path: &Path) -> Result<&str, AccountsError> {
+fn utf8_path(path: &Path) -> Result<&str, AccountsError> {
     path.to_str()
         .ok_or_else(|| AccountsError::Unavailable(format!("{} is not UTF-8", path.display())))
 }
 
-async fn users(transaction: &mut DatabaseTransaction) -> Result<BTreeMap<UserId, Arc<User>>, AccountsError> {
+async fn load_users(transaction: &mut DatabaseTransaction) -> Result<BTreeMap<UserId, Arc<User>>, AccountsError> {
     let rows: Vec<(i64, String, i64, String, i64)> =
         query_as("SELECT id, name, is_super_user, user_groups, created_at FROM admittance_users")
             .fetch_all(&mut **transaction)
@@ -196,7 +196,7 @@ async fn users(transaction: &mut DatabaseTransaction) -> Result<BTreeMap<UserId,
         .collect()
 }
 
-async fn tokens(transaction: &mut DatabaseTransaction) -> Result<HashMap<[u8; 32], UserToken>, AccountsError> {
+async fn load_tokens(transaction: &mut DatabaseTransaction) -> Result<HashMap<[u8; 32], UserToken>, AccountsError> {
     let rows: Vec<(i64, i64, String, i64, i64)> =
         query_as("SELECT id, user_id, digest, created_at, expires_at FROM admittance_user_tokens")
             .fetch_all(&mut **transaction)
@@ -226,20 +226,20 @@ type ClusterRow = (
     Option<String>,
 );
 
-async fn clusters(
+async fn load_clusters(
     transaction: &mut DatabaseTransaction,
     keys: &KeyFile,
 ) -> Result<Vec<RegisteredCluster>, AccountsError> {
-    let selected: Vec<ClusterRow> = query_as(
+    let cluster_rows: Vec<ClusterRow> = query_as(
         "SELECT id, identifier, provider, creator_id, created_at, project_id, bcs_cluster_id, cluster_type \
          FROM admittance_clusters",
     )
     .fetch_all(&mut **transaction)
     .await?;
-    let mut grants = grants(transaction).await?;
-    let mut tokens = register_tokens(transaction).await?;
-    let mut credentials = credentials(transaction, keys).await?;
-    let rows = selected.into_iter().map(|row| {
+    let mut grants = load_grants(transaction).await?;
+    let mut tokens = load_register_tokens(transaction).await?;
+    let mut credentials = load_credentials(transaction, keys).await?;
+    let rows = cluster_rows.into_iter().map(|row| {
         let (id, identifier, provider, creator, created_at, project_id, cluster_id, kind) = row;
         let bcs = match (project_id, cluster_id, kind) {
             (Some(project_id), Some(cluster_id), Some(kind)) => Some(BcsInfo {
@@ -266,20 +266,20 @@ async fn clusters(
 
 type Grants = HashMap<String, BTreeMap<UserId, Access>>;
 
-async fn grants(transaction: &mut DatabaseTransaction) -> Result<Grants, AccountsError> {
+async fn load_grants(transaction: &mut DatabaseTransaction) -> Result<Grants, AccountsError> {
     let rows: Vec<(String, i64, String)> =
         query_as("SELECT cluster_id, user_id, permission FROM admittance_permissions")
             .fetch_all(&mut **transaction)
             .await?;
     let mut grants = Grants::new();
     for (cluster, user, permission) in rows {
-        let of_cluster = grants.entry(cluster).or_default();
-        of_cluster.insert(UserId(user), parse_column(&permission)?);
+        let grants_of_cluster = grants.entry(cluster).or_default();
+        grants_of_cluster.insert(UserId(user), parse_column(&permission)?);
     }
     Ok(grants)
 }
 
-async fn register_tokens(
+async fn load_register_tokens(
     transaction: &mut DatabaseTransaction,
 ) -> Result<HashMap<String, RegisterToken>, AccountsError> {
     let rows: Vec<(String, String, i64, i64, Option<i64>)> =
@@ -299,7 +299,7 @@ async fn register_tokens(
         .collect()
 }
 
-async fn credentials(
+async fn load_credentials(
     transaction: &mut DatabaseTransaction,
     keys: &KeyFile,
 ) -> Result<HashMap<String, Arc<ClusterCredentials>>, AccountsError> {
@@ -348,13 +348,13 @@ pub(super) fn now() -> Moment {
 }
 
 pub(super) fn moment(seconds: i64) -> Moment {
-    let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-    Moment(SystemTime::UNIX_EPOCH + since)
+    let since_epoch = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+    Moment(SystemTime::UNIX_EPOCH + since_epoch)
 }
 
 pub(super) fn seconds(moment: Moment) -> i64 {
-    let since = moment.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    let since_epoch = moment.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -374,10 +374,10 @@ mod tests {
             password: None,
             ca: Some("ca.pem".into()),
         };
-        let text = url(&DatabaseConfig::MySql(config.clone())).unwrap();
+        let text = connection_url(&DatabaseConfig::MySql(config.clone())).unwrap();
         assert!(text.ends_with("?ssl-mode=verify_identity&ssl-ca=ca%2Epem"), "{text}");
         config.ca = Some(OsStr::from_bytes(b"\xff").into());
-        let error = url(&DatabaseConfig::MySql(config)).unwrap_err();
+        let error = connection_url(&DatabaseConfig::MySql(config)).unwrap_err();
         assert!(error.to_string().contains("is not UTF-8"), "{error}");
     }
 }

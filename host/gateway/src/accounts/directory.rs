@@ -23,7 +23,7 @@ pub struct Directory {
     pub(super) tokens: HashMap<[u8; 32], UserToken>,
     pub(super) clusters: BTreeMap<String, Arc<RegisteredCluster>>,
     /// The gateway's IDs of clusters, by the identifiers that the clusters have in the paths of tunnels.
-    pub(super) identifiers: HashMap<String, String>,
+    pub(super) ids_by_identifier: HashMap<String, String>,
     /// The grants of roles, as they are stored in the database. They can name users and clusters that do not exist.
     pub(super) grants: BTreeSet<RoleGrant>,
     /// For each cluster, by its ID, the roles that grants give users. Grants to users that do not exist are left out.
@@ -81,7 +81,7 @@ pub enum TokenDenied {
 impl Directory {
     /// Returns the session of the user to whom this token belongs.
     pub fn authenticate(&self, token: &[u8]) -> Result<UserSession, TokenDenied> {
-        self.session(TokenDigest::of(token))
+        self.session(TokenDigest::of_token(token))
     }
 
     /// Returns the current session of a token that was [authenticated](Self::authenticate) earlier.
@@ -124,8 +124,8 @@ impl Directory {
         &self.grants
     }
 
-    pub fn by_identifier(&self, identifier: &str) -> Option<&Arc<RegisteredCluster>> {
-        self.clusters.get(self.identifiers.get(identifier)?)
+    pub fn cluster_by_identifier(&self, identifier: &str) -> Option<&Arc<RegisteredCluster>> {
+        self.clusters.get(self.ids_by_identifier.get(identifier)?)
     }
 
     pub fn clusters(&self) -> impl Iterator<Item = &Arc<RegisteredCluster>> {
@@ -142,8 +142,8 @@ impl Directory {
 
     /// Returns the tokens of a user, oldest first. Each has its number, its creation time and its expiry.
     pub fn tokens_of(&self, user: UserId) -> impl Iterator<Item = (TokenId, Moment, Moment)> + use<> {
-        let matching = self.tokens.values().filter(|token| token.user == user);
-        let mut tokens: Vec<_> = matching
+        let user_tokens = self.tokens.values().filter(|token| token.user == user);
+        let mut tokens: Vec<_> = user_tokens
             .map(|token| (token.id, token.created_at, token.expires_at))
             .collect();
         tokens.sort();
@@ -166,11 +166,11 @@ impl Directory {
     /// Returns the permission of a user to manage a cluster. Creators may always edit their clusters.
     pub fn permission(&self, user: &User, cluster: &RegisteredCluster) -> Option<Permission> {
         let creator_permission = (cluster.creator == user.id).then_some(Permission::Write);
-        creator_permission.max(self.access(user, cluster).map(Access::in_management))
+        creator_permission.max(self.access(user, cluster).map(Access::permission_in_management))
     }
 
     /// Checks that a user has at least this permission to manage a cluster.
-    pub fn check(
+    pub fn check_permission(
         &self,
         user: &User,
         cluster: &RegisteredCluster,
@@ -181,15 +181,15 @@ impl Directory {
 
     /// Returns the permission of a user for the drivers of a Mesos cluster. Users who are not super users need a grant,
     /// even if they have created the cluster: any user may register a cluster with any ID of the platform.
-    fn for_drivers(&self, user: &User, platform_id: &str) -> Option<Permission> {
+    fn permission_for_drivers(&self, user: &User, platform_id: &str) -> Option<Permission> {
         if user.is_super_user {
             return Some(Permission::Hooks);
         }
-        let registered = self.clusters.values().filter(|cluster| {
+        let requested_clusters = self.clusters.values().filter(|cluster| {
             let is_requested = |bcs: &BcsInfo| bcs.kind == ClusterType::Mesos && bcs.cluster_id == platform_id;
             cluster.bcs.as_ref().is_some_and(is_requested)
         });
-        registered
+        requested_clusters
             .filter_map(|cluster| match cluster.grants.get(&user.id)? {
                 Access::Permission(permission) => Some(*permission),
                 Access::Cluster => None,
@@ -208,20 +208,24 @@ impl Directory {
             AccessTarget::Cluster(id) => {
                 let cluster = self.cluster(id);
                 let access = cluster.and_then(|cluster| self.access(user, cluster));
-                (access.map(Access::in_cluster), id)
+                (access.map(Access::permission_in_cluster), id)
             }
-            AccessTarget::Drivers(id) => (self.for_drivers(user, id), id),
+            AccessTarget::Drivers(id) => (self.permission_for_drivers(user, id), id),
         };
         ensure_permission(permission, user, name, required_permission)
     }
 
     /// Returns the cluster with this ID if `register_token` is its current register token and has not expired.
-    pub fn agent(&self, cluster_id: &str, register_token: &[u8]) -> Result<&Arc<RegisteredCluster>, TokenDenied> {
-        let digest = TokenDigest::of(register_token);
+    pub fn authenticate_agent(
+        &self,
+        cluster_id: &str,
+        register_token: &[u8],
+    ) -> Result<&Arc<RegisteredCluster>, TokenDenied> {
+        let digest = TokenDigest::of_token(register_token);
         let cluster = self.cluster(cluster_id).ok_or(TokenDenied::NoRegisterToken)?;
-        let expected = cluster.register_token.as_ref().ok_or(TokenDenied::NoRegisterToken)?;
-        let is_in_time = expected.used_at.is_some() || expected.expires_at > Moment::now();
-        if !bool::from(expected.digest.is(&digest)) || !is_in_time {
+        let expected_token = cluster.register_token.as_ref().ok_or(TokenDenied::NoRegisterToken)?;
+        let is_in_time = expected_token.used_at.is_some() || expected_token.expires_at > Moment::now();
+        if !bool::from(expected_token.digest.equals(&digest)) || !is_in_time {
             return Err(TokenDenied::RegisterToken);
         }
         Ok(cluster)
@@ -294,12 +298,12 @@ mod tests {
             (5, true, Some(Permission::Hooks)),
         ] {
             let user = user(id, is_super_user);
-            assert_eq!(directory.for_drivers(&user, "BCS-MESOS-1"), expected, "{id}");
+            assert_eq!(directory.permission_for_drivers(&user, "BCS-MESOS-1"), expected, "{id}");
             let drivers = AccessTarget::Drivers("BCS-MESOS-1".to_owned());
             let is_allowed = directory.check_access(&user, &drivers, Permission::Read).is_ok();
             assert_eq!(is_allowed, expected.is_some(), "{id}");
         }
-        assert_eq!(directory.for_drivers(&user(2, false), "BCS-MESOS-2"), None);
+        assert_eq!(directory.permission_for_drivers(&user(2, false), "BCS-MESOS-2"), None);
     }
 
     /// Databases of earlier versions and of bcs-api can contain one cluster ID for several projects.

@@ -53,7 +53,7 @@ impl From<sqlx::Error> for AccountsError {
 
 /// Returns a function that explains why an INSERT violates a constraint: either `name` is already in use, or the row to
 /// which the new row refers, such as a user, was deleted. `parent` is the kind of that other row.
-pub(super) fn violation(
+pub(super) fn violation_error(
     kind: &'static str,
     parent: &'static str,
     name: impl Display,

@@ -31,8 +31,8 @@ use super::{
     },
 };
 
-const CREDENTIALS: &str = "credentials";
-const REGISTER_TOKENS: &str = "register_tokens";
+const CREDENTIALS_KIND: &str = "credentials";
+const REGISTER_TOKENS_KIND: &str = "register_tokens";
 
 /// bcs-api's number for the type of the plain tokens, which `POST users/{id}/tokens` returns.
 pub(crate) const PLAIN_TOKEN: i64 = 3;
@@ -64,7 +64,7 @@ impl Accounts {
     /// Copies users, tokens, clusters, credentials, register tokens and permissions of bcs-api, in one transaction.
     ///
     /// The gateway may already use the IDs or names of some rows of bcs-api. Then nothing is imported, and the error
-    /// [`ImportConflicts`](AccountsError::ImportConflicts) lists all of these rows. `replace` names users of the
+    /// [`ImportConflicts`](AccountsError::ImportConflicts) lists all of these rows. `replaced_names` names users of the
     /// gateway whom the import may delete, with all their tokens, to resolve conflicts. If an imported user has the
     /// same name as a deleted one, the imported user gets the clusters and permissions of the deleted user.
     pub async fn import(&self, actor: &str, replace: &[UserName]) -> Result<ImportedAccounts, AccountsError> {
@@ -74,7 +74,7 @@ impl Accounts {
                     .to_owned(),
             ));
         }
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         let mut source = ImportSource::read(&mut change).await?;
         let directory = read_directory(&mut change, &self.0.keys, None).await?;
         let settled: Vec<(String, String)> = query_as("SELECT kind, source FROM admittance_imported")
@@ -90,7 +90,7 @@ impl Accounts {
             skipped: plan.skipped.clone(),
             ..ImportedAccounts::default()
         };
-        insert_users(&mut change, &plan, &directory).await?;
+        replace_users(&mut change, &plan, &directory).await?;
         for token in &plan.tokens {
             self.insert_source_token(&mut change, token).await?;
         }
@@ -103,7 +103,7 @@ impl Accounts {
         };
         for reported in source.credentials {
             let id = reported.cluster_id.clone();
-            if !is_new(&plan, CREDENTIALS, &id) {
+            if !is_new(&plan, CREDENTIALS_KIND, &id) {
                 continue;
             }
             let has_newer = directory
@@ -114,11 +114,11 @@ impl Accounts {
                     .insert_source_credentials(&mut change, reported, &mut outcome)
                     .await?
             {
-                plan.settled.push((CREDENTIALS, id));
+                plan.settled.push((CREDENTIALS_KIND, id));
             }
         }
         for (id, token) in source.register_tokens {
-            if !is_new(&plan, REGISTER_TOKENS, &id) {
+            if !is_new(&plan, REGISTER_TOKENS_KIND, &id) {
                 continue;
             }
             let has_newer = directory
@@ -128,12 +128,12 @@ impl Accounts {
                 insert_used_register_token(&mut change, &id, &token).await?;
                 outcome.register_tokens += 1;
             }
-            plan.settled.push((REGISTER_TOKENS, id));
+            plan.settled.push((REGISTER_TOKENS_KIND, id));
         }
         if plan.settled.is_empty() {
             return Ok(outcome);
         }
-        let granted = permissions(&source.permissions, &plan, &directory, &mut outcome);
+        let granted = imported_access(&source.permissions, &plan, &directory, &mut outcome);
         for ((user, cluster), access) in granted {
             insert_grant(&mut change, user, &cluster, access).await?;
             outcome.permissions += 1;
@@ -155,7 +155,7 @@ impl Accounts {
         change: &mut DatabaseTransaction,
         token: &SourceToken,
     ) -> Result<(), AccountsError> {
-        let digest = digest_text(TokenDigest::of(&token.value));
+        let digest = digest_text(TokenDigest::of_token(&token.value));
         let value = (token.kind == PLAIN_TOKEN).then(|| Secret(token.value.clone()));
         let sealed_value = value.map(|value| self.0.keys.seal(&value, &token_row_name(&digest)));
         let row = UserTokenRow {
@@ -174,18 +174,18 @@ impl Accounts {
     async fn insert_source_credentials(
         &self,
         change: &mut DatabaseTransaction,
-        reported: SourceCredentials,
+        source_credentials: SourceCredentials,
         outcome: &mut ImportedAccounts,
     ) -> Result<bool, AccountsError> {
         let report = AgentReport {
             // The last version of BCS's agent separates the addresses with commas, but the gateway expects semicolons.
-            server_addresses: reported.server_addresses.replace(',', ";"),
-            ca: reported.ca_cert_data,
-            user_token: Secret(reported.user_token),
-            cluster_domain: reported.cluster_domain,
+            server_addresses: source_credentials.server_addresses.replace(',', ";"),
+            ca: source_credentials.ca_cert_data,
+            user_token: Secret(source_credentials.user_token),
+            cluster_domain: source_credentials.cluster_domain,
         };
-        let cluster = reported.cluster_id;
-        let checked = self.reachable(report).and_then(|credentials| {
+        let cluster = source_credentials.cluster_id;
+        let checked = self.reachable_credentials(report).and_then(|credentials| {
             let unusable = |error: &dyn std::fmt::Display| AccountsError::Invalid(format!("cacert_data: {error}"));
             let authorities = tls::certificates_in(credentials.ca.as_bytes()).map_err(|error| unusable(&error))?;
             Trust::Only(&authorities).roots().map_err(|error| unusable(&error))?;
@@ -205,7 +205,7 @@ impl Accounts {
     }
 }
 
-async fn insert_users(
+async fn replace_users(
     change: &mut DatabaseTransaction,
     plan: &ImportPlan,
     directory: &Directory,
@@ -221,7 +221,7 @@ async fn insert_users(
     }
     for cluster in directory.clusters() {
         if plan.replaced.contains_key(&cluster.creator) {
-            let creator = successor(plan, cluster.creator).unwrap_or(UserId::NOBODY);
+            let creator = successor(plan, cluster.creator).unwrap_or(UserId::UNASSIGNED);
             query("UPDATE admittance_clusters SET creator_id = ? WHERE id = ?")
                 .bind(creator.0)
                 .bind(cluster.id.clone())
@@ -247,7 +247,7 @@ async fn insert_used_register_token(
 ) -> Result<(), AccountsError> {
     let at = now();
     let token = RegisterToken {
-        digest: TokenDigest::of(token),
+        digest: TokenDigest::of_token(token),
         created_at: at,
         expires_at: at,
         used_at: Some(at),
@@ -255,8 +255,8 @@ async fn insert_used_register_token(
     insert_register_token(change, cluster, &token).await
 }
 
-fn permissions(
-    source: &[SourcePermission],
+fn imported_access(
+    source_permissions: &[SourcePermission],
     plan: &ImportPlan,
     directory: &Directory,
     outcome: &mut ImportedAccounts,
@@ -269,8 +269,8 @@ fn permissions(
             _ => Access::Cluster,
         };
     };
-    for row in source {
-        let (Some(user), cluster) = (plan.user(directory, row.user_id), &row.cluster_id) else {
+    for row in source_permissions {
+        let (Some(user), cluster) = (plan.find_user_id(directory, row.user_id), &row.cluster_id) else {
             continue;
         };
         let is_new = plan.users.contains_key(&user) || plan.clusters.contains_key(cluster);

@@ -38,7 +38,7 @@ impl KeyFile {
     pub fn read(path: &Path) -> Result<Self, String> {
         Ok(Self {
             path: path.to_owned(),
-            keys: ArcSwap::from_pointee(read(path)?),
+            keys: ArcSwap::from_pointee(read_keys(path)?),
         })
     }
 
@@ -59,7 +59,7 @@ impl KeyFile {
 
     /// Reads the key file again. If the file is invalid, the previous keys are kept.
     pub(super) fn reload(&self) -> Result<(), String> {
-        self.keys.store(read(&self.path)?.into());
+        self.keys.store(read_keys(&self.path)?.into());
         Ok(())
     }
 
@@ -111,7 +111,7 @@ impl KeyFile {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<AccountKey>, String> {
+fn read_keys(path: &Path) -> Result<Vec<AccountKey>, String> {
     let name = path.display();
     let text = file::read_secret_to_string(path, LONGEST_FILE).map_err(|error| error.describe(path, "the key file"))?;
     let mut keys = Vec::new();
@@ -119,7 +119,7 @@ fn read(path: &Path) -> Result<Vec<AccountKey>, String> {
         if line.trim().is_empty() {
             continue;
         }
-        keys.push(key(line.trim()).ok_or_else(|| {
+        keys.push(parse_key(line.trim()).ok_or_else(|| {
             format!("{name}: line {number} is not a key: write 32 bytes in base64, as `openssl rand -base64 32` prints")
         })?);
     }
@@ -131,7 +131,7 @@ fn read(path: &Path) -> Result<Vec<AccountKey>, String> {
     Ok(keys)
 }
 
-fn key(line: &str) -> Option<AccountKey> {
+fn parse_key(line: &str) -> Option<AccountKey> {
     let bytes = BASE64_STANDARD.decode(line).ok()?;
     let bytes: [u8; KEY_LENGTH] = bytes.try_into().ok()?;
     let digest = digest::digest(&digest::SHA256, &bytes);
@@ -143,17 +143,17 @@ fn key(line: &str) -> Option<AccountKey> {
 const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 /// The number of digits and small letters, which are the first characters of `ALPHANUMERIC`. The random parts of IDs
 /// consist of these characters only, because they contain no capital letters.
-const LOWER: usize = 36;
+const LOWERCASE_ALPHANUMERIC_COUNT: usize = 36;
 
 pub(super) fn random_token(length: usize) -> Result<Secret, String> {
-    random(length, ALPHANUMERIC.len()).map(Secret)
+    random_text(length, ALPHANUMERIC.len()).map(Secret)
 }
 
 pub(super) fn random_suffix(length: usize) -> Result<String, String> {
-    random(length, LOWER)
+    random_text(length, LOWERCASE_ALPHANUMERIC_COUNT)
 }
 
-fn random(length: usize, letters: usize) -> Result<String, String> {
+fn random_text(length: usize, letters: usize) -> Result<String, String> {
     let source = SystemRandom::new();
     let mut text = String::with_capacity(length);
     // A random byte has 256 values. If 256 is not a multiple of `letters`, some characters would be more probable than

@@ -163,11 +163,11 @@ impl Directory {
 
     /// Stores the grants. A user without any access to the cluster of a grant gets [`Access::Cluster`] to the cluster.
     pub(super) fn add_grants(&mut self, grants: BTreeSet<RoleGrant>) {
-        let users: HashMap<_, _> = self.users().map(|user| (user.name.clone(), user.id)).collect();
+        let user_ids: HashMap<_, _> = self.users().map(|user| (user.name.clone(), user.id)).collect();
         let mut ids_by_name: HashMap<&str, Option<String>> = HashMap::new();
         let mut bindings: HashMap<String, BTreeSet<GrantedBinding>> = HashMap::new();
-        for grant in grants.iter().filter(|grant| users.contains_key(&grant.user)) {
-            let clusters: Vec<String> = match &grant.clusters {
+        for grant in grants.iter().filter(|grant| user_ids.contains_key(&grant.user)) {
+            let cluster_ids: Vec<String> = match &grant.clusters {
                 GrantedClusters::Every => {
                     let all = self.clusters().filter(|cluster| cluster.is_kubernetes());
                     all.map(|cluster| cluster.id.clone()).collect()
@@ -179,8 +179,8 @@ impl Directory {
                     id.iter().cloned().collect()
                 }
             };
-            for cluster in clusters {
-                bindings.entry(cluster).or_default().insert(GrantedBinding {
+            for cluster_id in cluster_ids {
+                bindings.entry(cluster_id).or_default().insert(GrantedBinding {
                     user: grant.user.clone(),
                     role: grant.role,
                     namespace: match &grant.scope {
@@ -195,7 +195,7 @@ impl Directory {
                 continue;
             };
             let cluster = Arc::make_mut(cluster);
-            for user in bindings.iter().filter_map(|binding| users.get(&binding.user)) {
+            for user in bindings.iter().filter_map(|binding| user_ids.get(&binding.user)) {
                 if cluster.creator != *user {
                     cluster.grants.entry(*user).or_insert(Access::Cluster);
                 }
@@ -208,25 +208,25 @@ impl Directory {
 impl Accounts {
     /// Stores a change of role grants. Returns the revision of the database that contains the change.
     pub(crate) async fn edit_role_grants(&self, actor: &str, edit: GrantEdit) -> Result<i64, AccountsError> {
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         let (action, subject) = match edit {
             GrantEdit::Add(grant) => {
-                delete(&mut change, &grant).await?;
-                insert(&mut change, &grant).await?;
+                delete_grant(&mut change, &grant).await?;
+                insert_grant(&mut change, &grant).await?;
                 ("grant role", grant.to_string())
             }
             GrantEdit::Remove(grant) => {
-                delete(&mut change, &grant).await?;
+                delete_grant(&mut change, &grant).await?;
                 ("revoke role", grant.to_string())
             }
             GrantEdit::ReplaceConfigured(grants) => {
                 let deletion = "DELETE FROM admittance_role_grants WHERE source = 'configuration'";
-                let count = replace(&mut change, deletion, &grants).await?;
-                ("replace roles of the configuration", count)
+                let count_text = replace_grants(&mut change, deletion, &grants).await?;
+                ("replace roles of the configuration", count_text)
             }
             GrantEdit::ReplacePolicies(grants) => {
                 let deletion = "DELETE FROM admittance_role_grants WHERE source <> 'configuration'";
-                let count = replace(&mut change, deletion, &grants).await?;
+                let count = replace_grants(&mut change, deletion, &grants).await?;
                 ("replace roles of the subscription", count)
             }
         };
@@ -237,16 +237,16 @@ impl Accounts {
 
     /// Takes or renews the lease of the gateway that writes roles. Returns `false` if another gateway holds the lease.
     pub(crate) async fn lease_roles(&self, holder: &str, lifetime: Duration) -> Result<bool, AccountsError> {
-        let now = seconds(now());
+        let now_seconds = seconds(now());
         let lifetime = i64::try_from(lifetime.as_secs()).unwrap_or_default();
         let update = query(
             "UPDATE admittance_leases SET holder = ?, expires_at = ? \
              WHERE name = 'roles' AND (holder = ? OR expires_at <= ?)",
         )
         .bind(holder.to_owned())
-        .bind(now.saturating_add(lifetime))
+        .bind(now_seconds.saturating_add(lifetime))
         .bind(holder.to_owned())
-        .bind(now)
+        .bind(now_seconds)
         .execute(&self.0.database.pool)
         .await?;
         Ok(update.rows_affected() > 0)
@@ -255,20 +255,20 @@ impl Accounts {
 
 /// Runs the SQL statement `deletion`, which deletes grants, and then stores `grants`. Returns the number of stored
 /// grants as text for the audit log.
-async fn replace(
+async fn replace_grants(
     change: &mut DatabaseTransaction,
     deletion: &'static str,
     grants: &BTreeSet<RoleGrant>,
 ) -> Result<String, AccountsError> {
     query(deletion).execute(&mut **change).await?;
     for grant in grants {
-        insert(change, grant).await?;
+        insert_grant(change, grant).await?;
     }
     Ok(format!("{} roles", grants.len()))
 }
 
-async fn insert(change: &mut DatabaseTransaction, grant: &RoleGrant) -> Result<(), AccountsError> {
-    write(
+async fn insert_grant(change: &mut DatabaseTransaction, grant: &RoleGrant) -> Result<(), AccountsError> {
+    execute_for_grant(
         change,
         "INSERT INTO admittance_role_grants (user_name, role, cluster, namespace, source) VALUES (?, ?, ?, ?, ?)",
         grant,
@@ -276,8 +276,8 @@ async fn insert(change: &mut DatabaseTransaction, grant: &RoleGrant) -> Result<(
     .await
 }
 
-async fn delete(change: &mut DatabaseTransaction, grant: &RoleGrant) -> Result<(), AccountsError> {
-    write(
+async fn delete_grant(change: &mut DatabaseTransaction, grant: &RoleGrant) -> Result<(), AccountsError> {
+    execute_for_grant(
         change,
         "DELETE FROM admittance_role_grants \
          WHERE user_name = ? AND role = ? AND cluster = ? AND namespace = ? AND source = ?",
@@ -286,7 +286,11 @@ async fn delete(change: &mut DatabaseTransaction, grant: &RoleGrant) -> Result<(
     .await
 }
 
-async fn write(change: &mut DatabaseTransaction, sql: &'static str, grant: &RoleGrant) -> Result<(), AccountsError> {
+async fn execute_for_grant(
+    change: &mut DatabaseTransaction,
+    sql: &'static str,
+    grant: &RoleGrant,
+) -> Result<(), AccountsError> {
     query(sql)
         .bind(grant.user.as_str().to_owned())
         .bind(grant.role.as_str())
@@ -298,7 +302,9 @@ async fn write(change: &mut DatabaseTransaction, sql: &'static str, grant: &Role
     Ok(())
 }
 
-pub(super) async fn role_grants(transaction: &mut DatabaseTransaction) -> Result<BTreeSet<RoleGrant>, AccountsError> {
+pub(super) async fn load_role_grants(
+    transaction: &mut DatabaseTransaction,
+) -> Result<BTreeSet<RoleGrant>, AccountsError> {
     let tuples: Vec<(String, String, String, String, String)> =
         query_as("SELECT user_name, role, cluster, namespace, source FROM admittance_role_grants")
             .fetch_all(&mut **transaction)
@@ -320,7 +326,7 @@ mod tests {
     use super::*;
     use crate::accounts::{AccountsConfig, ClusterName, ClusterType, DatabaseConfig};
 
-    async fn accounts(directory: &tempfile::TempDir) -> Accounts {
+    async fn new_accounts(directory: &tempfile::TempDir) -> Accounts {
         let config = AccountsConfig {
             database: DatabaseConfig::Sqlite(directory.path().join("accounts.db")),
             key_file: directory.path().join("key"),
@@ -338,29 +344,29 @@ mod tests {
     #[tokio::test]
     async fn only_one_gateway_at_a_time_holds_the_lease() {
         let directory = tempfile::tempdir().unwrap();
-        let accounts = accounts(&directory).await;
-        let long = Duration::from_secs(600);
-        assert!(accounts.lease_roles("a", long).await.unwrap());
-        assert!(!accounts.lease_roles("b", long).await.unwrap());
+        let accounts = new_accounts(&directory).await;
+        let long_lease = Duration::from_secs(600);
+        assert!(accounts.lease_roles("a", long_lease).await.unwrap());
+        assert!(!accounts.lease_roles("b", long_lease).await.unwrap());
         // Gateway `a` gives up its lease: it renews the lease with a lifetime of zero, so the lease ends at once.
         assert!(accounts.lease_roles("a", Duration::ZERO).await.unwrap());
-        assert!(accounts.lease_roles("b", long).await.unwrap());
-        assert!(!accounts.lease_roles("a", long).await.unwrap());
+        assert!(accounts.lease_roles("b", long_lease).await.unwrap());
+        assert!(!accounts.lease_roles("a", long_lease).await.unwrap());
     }
 
     #[tokio::test]
     async fn grants_become_role_bindings_in_the_named_clusters() {
         let directory = tempfile::tempdir().unwrap();
-        let accounts = accounts(&directory).await;
+        let accounts = new_accounts(&directory).await;
         let alice = UserName::plain("alice").unwrap();
         let user = accounts.create_user("test", &alice, false, &[]).await.unwrap();
         let new_cluster = async |kind, id: &str| {
             let name = ClusterName::new(id, Some(("project", kind))).unwrap();
             accounts.create_cluster("test", None, &name).await.unwrap().id.clone()
         };
-        let first = new_cluster(ClusterType::Kubernetes, "BCS-K8S-1").await;
-        let second = new_cluster(ClusterType::Kubernetes, "BCS-K8S-10").await;
-        let mesos = new_cluster(ClusterType::Mesos, "BCS-MESOS-1").await;
+        let first_id = new_cluster(ClusterType::Kubernetes, "BCS-K8S-1").await;
+        let second_id = new_cluster(ClusterType::Kubernetes, "BCS-K8S-10").await;
+        let mesos_id = new_cluster(ClusterType::Mesos, "BCS-MESOS-1").await;
         let grant = |user: &UserName, clusters: &str, scope: &str, source| RoleGrant {
             user: user.clone(),
             role: GrantedRole::ServicesView,
@@ -368,40 +374,40 @@ mod tests {
             scope: scope.parse().unwrap(),
             source,
         };
-        let bindings = |id: &str| {
+        let binding_count_and_access = |id: &str| {
             let directory = accounts.directory().unwrap();
             let cluster = directory.cluster(id).unwrap().clone();
             let binding_count = directory.bindings_in(&cluster).map_or(0, BTreeSet::len);
             (binding_count, directory.access(&user, &cluster))
         };
-        let unknown = UserName::plain("nobody").unwrap();
-        let configured = [
+        let unknown_user = UserName::plain("nobody").unwrap();
+        let configured_grants = [
             // The ID in a grant is compared as a whole, but its case does not matter. So `bcs-k8s-1` means the cluster
             // `BCS-K8S-1`, and not `BCS-K8S-10`.
             grant(&alice, "bcs-k8s-1", "", GrantSource::Configuration),
             grant(&alice, "BCS-K8S-1", "team", GrantSource::Configuration),
-            grant(&unknown, "*", "", GrantSource::Configuration),
+            grant(&unknown_user, "*", "", GrantSource::Configuration),
         ];
-        let edit = GrantEdit::ReplaceConfigured(configured.into());
+        let edit = GrantEdit::ReplaceConfigured(configured_grants.into());
         accounts.edit_role_grants("test", edit).await.unwrap();
-        assert_eq!(bindings(&first), (2, Some(Access::Cluster)));
-        assert_eq!(bindings(&second), (0, None));
+        assert_eq!(binding_count_and_access(&first_id), (2, Some(Access::Cluster)));
+        assert_eq!(binding_count_and_access(&second_id), (0, None));
 
         let policy = grant(&alice, "*", "*", GrantSource::CommonPolicy);
         for _ in 0..2 {
             let edit = GrantEdit::Add(policy.clone());
             accounts.edit_role_grants("test", edit).await.unwrap();
         }
-        assert_eq!(bindings(&second), (1, Some(Access::Cluster)));
-        assert_eq!(bindings(&mesos), (0, None));
+        assert_eq!(binding_count_and_access(&second_id), (1, Some(Access::Cluster)));
+        assert_eq!(binding_count_and_access(&mesos_id), (0, None));
         accounts
             .edit_role_grants("test", GrantEdit::Remove(policy))
             .await
             .unwrap();
-        assert_eq!(bindings(&first).0, 2);
-        assert_eq!(bindings(&second), (0, None));
+        assert_eq!(binding_count_and_access(&first_id).0, 2);
+        assert_eq!(binding_count_and_access(&second_id), (0, None));
         let edit = GrantEdit::ReplaceConfigured(BTreeSet::new());
         accounts.edit_role_grants("test", edit).await.unwrap();
-        assert_eq!(bindings(&first), (0, None));
+        assert_eq!(binding_count_and_access(&first_id), (0, None));
     }
 }

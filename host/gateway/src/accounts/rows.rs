@@ -7,7 +7,7 @@ use sqlx::{query, query_scalar};
 use super::{
     Access, AccountsError, RegisterToken, RegisteredCluster, TokenId, User, UserId,
     database::{DatabaseTransaction, seconds},
-    error::violation,
+    error::violation_error,
 };
 
 pub(super) fn digest_text(digest: TokenDigest) -> String {
@@ -20,17 +20,17 @@ pub(super) fn token_row_name(digest: &str) -> String {
     format!("user token {digest}")
 }
 
-/// Inserts a user into the database. If the user's number is [`UserId::NOBODY`], the database chooses a number.
+/// Inserts a user into the database. If the user's number is [`UserId::UNASSIGNED`], the database chooses a number.
 pub(super) async fn insert_user(change: &mut DatabaseTransaction, user: User) -> Result<User, AccountsError> {
     query("INSERT INTO admittance_users (id, name, is_super_user, user_groups, created_at) VALUES (?, ?, ?, ?, ?)")
-        .bind((user.id != UserId::NOBODY).then_some(user.id.0))
+        .bind((user.id != UserId::UNASSIGNED).then_some(user.id.0))
         .bind(user.name.as_str().to_owned())
         .bind(i64::from(user.is_super_user))
         .bind(user.groups.join(" "))
         .bind(seconds(user.created_at))
         .execute(&mut **change)
         .await
-        .map_err(violation("user", "user", &user.name))?;
+        .map_err(violation_error("user", "user", &user.name))?;
     let id = query_scalar("SELECT id FROM admittance_users WHERE name = ?").bind(user.name.as_str().to_owned());
     Ok(User {
         id: UserId(id.fetch_one(&mut **change).await?),
@@ -87,7 +87,7 @@ pub(super) async fn insert_cluster(
     .bind(info.map(|info| info.kind.as_str()))
     .execute(&mut **change)
     .await
-    .map_err(violation("cluster", "cluster", name))?;
+    .map_err(violation_error("cluster", "cluster", name))?;
     Ok(())
 }
 
@@ -122,7 +122,7 @@ pub(super) async fn insert_register_token(
     .bind(token.used_at.map(seconds))
     .execute(&mut **change)
     .await
-    .map_err(violation("register token of the cluster", "cluster", cluster))?;
+    .map_err(violation_error("register token of the cluster", "cluster", cluster))?;
     Ok(())
 }
 

@@ -10,16 +10,16 @@ use sqlx::{query, query_as, query_scalar};
 
 use super::{
     Accounts, AccountsError, Secret, TokenId, User,
-    changes::{after, unavailable},
+    changes::{moment_after, unavailable},
     database::{DatabaseTransaction, moment, now, seconds},
-    error::violation,
+    error::violation_error,
     keys::random_token,
     rows::{UserTokenRow, digest_text, insert_token, token_row_name},
 };
 
 const USER_TOKEN_LENGTH: usize = 32;
 /// The maximum number of tokens of a user. The limit is needed because some scripts create a token each time they run.
-const MOST_TOKENS: i64 = 32;
+const MAX_TOKENS: i64 = 32;
 
 /// A new token of a user. Its value is shown only in this reply.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl Accounts {
         user: &User,
         lifetime: Duration,
     ) -> Result<CreatedToken, AccountsError> {
-        let change = self.0.database.change().await?;
+        let change = self.0.database.begin_change().await?;
         self.insert_new_token(change, actor, user, lifetime, false).await
     }
 
@@ -62,7 +62,7 @@ impl Accounts {
         user: &User,
         lifetime: Duration,
     ) -> Result<CreatedToken, AccountsError> {
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         let rows: Vec<(i64, String, String, i64, i64)> = query_as(
             "SELECT id, digest, sealed_value, created_at, expires_at FROM admittance_user_tokens \
              WHERE user_id = ? AND sealed_value IS NOT NULL AND expires_at > ? ORDER BY id DESC",
@@ -101,7 +101,7 @@ impl Accounts {
             .bind(user.id.0)
             .fetch_one(&mut *change)
             .await?;
-        if count >= MOST_TOKENS {
+        if count >= MAX_TOKENS {
             return Err(AccountsError::Quota(format!(
                 "{} has {count} tokens already, the most that a user may have: revoke some, as \
                  `admittance tokens list {}` lists them",
@@ -109,9 +109,9 @@ impl Accounts {
             )));
         }
         let value = random_token(USER_TOKEN_LENGTH).map_err(unavailable)?;
-        let digest = digest_text(TokenDigest::of(&value.0));
+        let digest = digest_text(TokenDigest::of_token(&value.0));
         let created_at = now();
-        let expires_at = after(created_at, lifetime);
+        let expires_at = moment_after(created_at, lifetime);
         let sealed_value = can_be_shown_again.then(|| self.0.keys.seal(&value, &token_row_name(&digest)));
         let token = UserTokenRow {
             id: None,
@@ -123,7 +123,7 @@ impl Accounts {
         };
         insert_token(&mut change, token)
             .await
-            .map_err(violation("token", "user", &user.name))?;
+            .map_err(violation_error("token", "user", &user.name))?;
         let id = query_scalar("SELECT id FROM admittance_user_tokens WHERE digest = ?").bind(digest);
         let id = TokenId(id.fetch_one(&mut *change).await?);
         let subject = format!("{} {}", user.name, id.0);
@@ -137,7 +137,7 @@ impl Accounts {
     }
 
     pub async fn revoke_token(&self, actor: &str, user: &User, id: TokenId) -> Result<(), AccountsError> {
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         let deleted = query("DELETE FROM admittance_user_tokens WHERE id = ? AND user_id = ?")
             .bind(id.0)
             .bind(user.id.0);
@@ -151,7 +151,7 @@ impl Accounts {
     /// Decrypts all encrypted tokens, and encrypts them with the file's first key. Leaves tokens it cannot decrypt.
     pub async fn reencrypt(&self, actor: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;
-        let mut change = self.0.database.change().await?;
+        let mut change = self.0.database.begin_change().await?;
         let mut outcome = Reencrypted::default();
         let rows: Vec<(String, String)> =
             query_as("SELECT cluster_id, sealed_token FROM admittance_credentials ORDER BY cluster_id")

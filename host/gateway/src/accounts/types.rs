@@ -16,7 +16,7 @@ pub struct UserId(pub i64);
 
 impl UserId {
     /// A number that belongs to no user, because the numbers of users begin with 1.
-    pub const NOBODY: Self = Self(0);
+    pub const UNASSIGNED: Self = Self(0);
 }
 
 /// The number of a user's token in the database.
@@ -98,7 +98,7 @@ pub enum Access {
 impl Access {
     const CLUSTER: &str = "Cluster";
 
-    pub(crate) fn in_management(self) -> Permission {
+    pub(crate) fn permission_in_management(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,
             Self::Cluster => Permission::Read,
@@ -107,7 +107,7 @@ impl Access {
 
     /// Returns the highest permission that the user has for requests to the cluster. With `Access::Cluster`, the
     /// gateway lets every request pass, because the role bindings in the cluster decide.
-    pub(crate) fn in_cluster(self) -> Permission {
+    pub(crate) fn permission_in_cluster(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,
             Self::Cluster => Permission::Hooks,
@@ -219,7 +219,7 @@ pub struct RegisterToken {
 
 impl PartialEq for RegisterToken {
     fn eq(&self, other: &Self) -> bool {
-        bool::from(self.digest.is(&other.digest))
+        bool::from(self.digest.equals(&other.digest))
             && (self.created_at, self.expires_at, self.used_at) == (other.created_at, other.expires_at, other.used_at)
     }
 }

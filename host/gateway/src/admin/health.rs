@@ -14,7 +14,7 @@ pub fn panel(gateway: &GatewayStatus) -> HealthPanel {
                 .problem(gateway.problem.clone()),
         );
     }
-    lines.extend(gateway.clusters.iter().flat_map(drivers));
+    lines.extend(gateway.clusters.iter().flat_map(driver_lines));
     if let Some(tokens) = &gateway.tokens {
         let line = HealthLine::new("tokens").problem(tokens.problem.clone());
         lines.push(match tokens.count {
@@ -32,16 +32,16 @@ pub fn panel(gateway: &GatewayStatus) -> HealthPanel {
             line.badge(Tone::Bad, "not read yet")
         });
     }
-    lines.extend(gateway.kubernetes.iter().map(kubernetes));
-    lines.extend(gateway.peers.iter().flat_map(peers));
-    lines.extend(gateway.roles.iter().flat_map(roles));
+    lines.extend(gateway.kubernetes.iter().map(kubernetes_line));
+    lines.extend(gateway.peers.iter().flat_map(peer_lines));
+    lines.extend(gateway.roles.iter().flat_map(role_lines));
     HealthPanel {
         title: "Gateway",
         lines,
     }
 }
 
-fn drivers(cluster: &GatewayCluster) -> Vec<HealthLine> {
+fn driver_lines(cluster: &GatewayCluster) -> Vec<HealthLine> {
     let subject = format!("cluster {}", cluster.cluster);
     let mut lines = Vec::new();
     if cluster.drivers.is_empty() {
@@ -53,14 +53,14 @@ fn drivers(cluster: &GatewayCluster) -> Vec<HealthLine> {
     }
     lines.extend(cluster.drivers.iter().map(|driver| {
         HealthLine::new(format!("{subject}, driver {}", driver.server))
-            .up(driver.is_up, driver.since)
+            .up_or_down(driver.is_up, driver.since)
             .problem(driver.problem.clone())
             .advice("Start the driver, or correct its address; until then, requests go to the other drivers of the cluster.")
     }));
     lines
 }
 
-fn roles(roles: &RolesStatus) -> Vec<HealthLine> {
+fn role_lines(roles: &RolesStatus) -> Vec<HealthLine> {
     let line = HealthLine::new("roles in clusters").count(roles.grants, "role");
     let problems = roles
         .problems
@@ -69,7 +69,7 @@ fn roles(roles: &RolesStatus) -> Vec<HealthLine> {
     std::iter::once(line).chain(problems).collect()
 }
 
-fn kubernetes(cluster: &KubernetesCluster) -> HealthLine {
+fn kubernetes_line(cluster: &KubernetesCluster) -> HealthLine {
     let line = HealthLine::new(format!("cluster {}", cluster.cluster)).problem(cluster.problem.clone());
     match (cluster.tunnels, cluster.gateways, cluster.reported) {
         (1.., _, _) => line.count(cluster.tunnels, "tunnel"),
@@ -79,7 +79,7 @@ fn kubernetes(cluster: &KubernetesCluster) -> HealthLine {
     }
 }
 
-fn peers(peers: &PeersStatus) -> Vec<HealthLine> {
+fn peer_lines(peers: &PeersStatus) -> Vec<HealthLine> {
     let problem = peers.problem.as_ref().or(peers.discovery.problem.as_ref());
     let line = HealthLine::new(format!("other gateways below {}", peers.discovery.path))
         .count(peers.gateways.len(), "gateway")

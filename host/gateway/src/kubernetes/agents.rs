@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use admittance::Passage;
 use admittance_net::{
-    header::only,
+    header::only_value,
     upstream::{TunnelGuard, is_upgrade},
 };
 use axum::body::Body;
@@ -25,12 +25,14 @@ use super::{
     KubernetesProxy, LoggedReply,
     error::KubernetesError,
     error_reply,
-    headers::{CLUSTER, ID, MODULE, MODULES, PARAMS, PATH, TOKEN},
+    headers::{
+        AGENT_MODULES, CLUSTER_ID_HEADER, GATEWAY_ID_HEADER, MODULE_HEADER, PARAMS_HEADER, TOKEN_HEADER, TUNNEL_PATH,
+    },
     routes::{ClusterRoute, ConnectVia, OpenTunnel},
 };
 use crate::{
     accounts::{AgentReport, ClusterCredentials, RegisteredCluster, Secret},
-    tunnel::{AllowedConnections, LARGEST_OF_AGENT, OutgoingFrames, TunnelSession, websocket_config},
+    tunnel::{AllowedConnections, LARGEST_AGENT_MESSAGE, OutgoingFrames, TunnelSession, websocket_config},
 };
 
 const IDLE_POLL: Duration = Duration::from_millis(50);
@@ -56,15 +58,15 @@ struct TunnelRequest {
 impl TunnelRequest {
     fn parse(request: &Request<Body>) -> Result<Self, KubernetesError> {
         let headers = request.headers();
-        let module = header(headers, MODULE)?;
-        if !MODULES.contains(&module) {
-            let message = format!("{MODULE}: {module:?} has no tunnels here: only kube-agent does");
+        let module = required_header(headers, MODULE_HEADER)?;
+        if !AGENT_MODULES.contains(&module) {
+            let message = format!("{MODULE_HEADER}: {module:?} has no tunnels here: only kube-agent does");
             return Err(KubernetesError::Tunnel(message));
         }
         Ok(Self {
-            cluster: header(headers, CLUSTER)?.to_owned(),
-            token: header(headers, TOKEN)?.as_bytes().to_vec(),
-            params: header(headers, PARAMS)?.to_owned(),
+            cluster: required_header(headers, CLUSTER_ID_HEADER)?.to_owned(),
+            token: required_header(headers, TOKEN_HEADER)?.as_bytes().to_vec(),
+            params: required_header(headers, PARAMS_HEADER)?.to_owned(),
         })
     }
 }
@@ -74,49 +76,53 @@ struct PendingTunnel {
     token: Vec<u8>,
     session: TunnelSession,
     outgoing: OutgoingFrames,
-    open: OpenTunnel,
+    open_tunnel: OpenTunnel,
 }
 
 impl KubernetesProxy {
     /// Returns the reply to an agent or another gateway that opens a tunnel.
-    pub(crate) async fn connect(&self, request: Request<Body>) -> LoggedReply {
-        let is_of_gateway = request.headers().contains_key(ID);
-        let accepted = match check_websocket(&request) {
-            Ok(()) if is_of_gateway => self.accept_gateway(request),
+    pub(crate) async fn accept_tunnel(&self, request: Request<Body>) -> LoggedReply {
+        let is_from_gateway = request.headers().contains_key(GATEWAY_ID_HEADER);
+        let outcome = match check_websocket(&request) {
+            Ok(()) if is_from_gateway => self.accept_gateway(request),
             Ok(()) => self.accept_agent(request).await,
             Err(error) => Err(error),
         };
-        accepted.unwrap_or_else(|error| LoggedReply {
+        outcome.unwrap_or_else(|error| LoggedReply {
             response: error_reply(&error),
             recipient: None,
         })
     }
 
     async fn accept_agent(&self, request: Request<Body>) -> Result<LoggedReply, KubernetesError> {
-        let opening = self.open(TunnelRequest::parse(&request)?).await?;
-        let id: Arc<str> = opening.cluster.id.as_str().into();
+        let pending_tunnel = self.prepare_tunnel(TunnelRequest::parse(&request)?).await?;
+        let id: Arc<str> = pending_tunnel.cluster.id.as_str().into();
         let kubernetes = self.clone();
-        let carry = async move |socket, guard| kubernetes.carry(opening, socket, guard).await;
+        let carry = async move |socket, guard| kubernetes.run_tunnel(pending_tunnel, socket, guard).await;
         Ok(LoggedReply {
-            response: switch(request, LARGEST_OF_AGENT, carry),
+            response: switch_to_websocket(request, LARGEST_AGENT_MESSAGE, carry),
             recipient: Some((id, "agent".into())),
         })
     }
 
-    async fn open(&self, request: TunnelRequest) -> Result<PendingTunnel, KubernetesError> {
+    async fn prepare_tunnel(&self, request: TunnelRequest) -> Result<PendingTunnel, KubernetesError> {
         let TunnelRequest { cluster, token, params } = request;
         // The token is checked before the parameters are parsed. So the parser gets no input without a valid token.
         let cluster = self.0.accounts.use_register_token(&cluster, &token).await?;
-        let credentials = credentials(&params)?;
-        let memory = self.0.memory.of_tunnel(&cluster.id, &self.0.accounts).ok_or_else(|| {
-            KubernetesError::Tunnel(format!(
-                "no memory is left for another tunnel of {}, or of other clusters of the user who created it",
-                cluster.id
-            ))
-        })?;
+        let credentials = parse_credentials(&params)?;
+        let memory = self
+            .0
+            .memory
+            .budget_of_tunnel(&cluster.id, &self.0.accounts)
+            .ok_or_else(|| {
+                KubernetesError::Tunnel(format!(
+                    "no memory is left for another tunnel of {}, or of other clusters of the user who created it",
+                    cluster.id
+                ))
+            })?;
         let (session, outgoing) = TunnelSession::new(memory);
         let route = ClusterRoute::new(&cluster.id, Arc::new(credentials), ConnectVia::Tunnel(session.clone()))?;
-        let open = self.0.routes.open(&cluster.id, Arc::new(route)).ok_or_else(|| {
+        let open_tunnel = self.0.routes.add_tunnel(&cluster.id, Arc::new(route)).ok_or_else(|| {
             KubernetesError::Tunnel(format!("the agents of {} have too many tunnels open", cluster.id))
         })?;
         Ok(PendingTunnel {
@@ -124,45 +130,45 @@ impl KubernetesProxy {
             token,
             session,
             outgoing,
-            open,
+            open_tunnel,
         })
     }
 
-    async fn carry(&self, opening: PendingTunnel, socket: TunnelSocket, guard: Option<TunnelGuard>) {
+    async fn run_tunnel(&self, pending_tunnel: PendingTunnel, socket: TunnelSocket, guard: Option<TunnelGuard>) {
         let PendingTunnel {
             cluster,
             token,
             session,
             outgoing,
-            open,
-        } = opening;
+            open_tunnel,
+        } = pending_tunnel;
         let cluster = cluster.id.as_str();
         tracing::info!(cluster, "the agent of a cluster has opened a tunnel");
         let why = tokio::select! {
             why = session.run(socket, outgoing, &AllowedConnections::Nothing).instrument(info_span!("tunnel", cluster)) => why,
-            denied = self.0.accounts.until_agent_denied(cluster, &token) => denied.to_string(),
-            () = until_closed(guard.as_ref()) => CLOSED.to_owned(),
-            () = self.until_stopped(|| open.is_idle()) => STOPPING.to_owned(),
+            denied = self.0.accounts.wait_until_agent_denied(cluster, &token) => denied.to_string(),
+            () = wait_until_closed(guard.as_ref()) => CLOSED_REASON.to_owned(),
+            () = self.wait_until_stopped_and_idle(|| open_tunnel.is_idle()) => STOPPING_REASON.to_owned(),
         };
         tracing::info!(cluster, why, "the tunnel of a cluster's agent has ended");
     }
 
     /// Waits until the gateway is stopping and `is_idle` says that no request uses the tunnel.
-    pub(super) async fn until_stopped(&self, is_idle: impl Fn() -> bool) {
-        self.0.stop.cancelled().await;
+    pub(super) async fn wait_until_stopped_and_idle(&self, is_idle: impl Fn() -> bool) {
+        self.0.stop_token.cancelled().await;
         while !is_idle() {
             tokio::time::sleep(IDLE_POLL).await;
         }
     }
 }
 
-pub(super) const CLOSED: &str = "its connection was closed";
-pub(super) const STOPPING: &str = "the gateway stops";
+pub(super) const CLOSED_REASON: &str = "its connection was closed";
+pub(super) const STOPPING_REASON: &str = "the gateway stops";
 
 /// Waits until the connection to the client that carries a tunnel has to end.
-pub(super) async fn until_closed(guard: Option<&TunnelGuard>) {
+pub(super) async fn wait_until_closed(guard: Option<&TunnelGuard>) {
     match guard {
-        Some(guard) => guard.connection_ended.cancelled().await,
+        Some(guard) => guard.connection_end_token.cancelled().await,
         None => std::future::pending().await,
     }
 }
@@ -180,27 +186,27 @@ fn check_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
     {
         return Ok(());
     }
-    let message = format!("{PATH} is for WebSockets of agents: start `admittance agent` in the cluster");
+    let message = format!("{TUNNEL_PATH} is for WebSockets of agents: start `admittance agent` in the cluster");
     Err(KubernetesError::Tunnel(message))
 }
 
 /// Replies to a request that opens a WebSocket. Once the connection has switched, `carry` is called with the WebSocket.
-pub(super) fn switch<F>(
+pub(super) fn switch_to_websocket<F>(
     mut request: Request<Body>,
-    largest: usize,
+    largest_message: usize,
     carry: impl FnOnce(TunnelSocket, Option<TunnelGuard>) -> F + Send + 'static,
 ) -> Response<Body>
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let key = request.headers().get(SEC_WEBSOCKET_KEY);
-    let accept = derive_accept_key(key.map(HeaderValue::as_bytes).unwrap_or_default());
+    let accept_key = derive_accept_key(key.map(HeaderValue::as_bytes).unwrap_or_default());
     let guard = request.extensions_mut().remove::<TunnelGuard>();
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         match upgrade.await {
             Ok(upgraded) => {
-                let config = Some(websocket_config(largest));
+                let config = Some(websocket_config(largest_message));
                 let stream = TokioIo::new(upgraded);
                 let socket = WebSocketStream::from_raw_socket(stream, Role::Server, config).await;
                 carry(socket, guard).await;
@@ -213,19 +219,19 @@ where
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    let accept = HeaderValue::from_str(&accept).ok();
+    let accept = HeaderValue::from_str(&accept_key).ok();
     headers.extend(accept.map(|accept| (SEC_WEBSOCKET_ACCEPT, accept)));
-    Passage::Untouched.mark(response)
+    Passage::Untouched.mark_response(response)
 }
 
-pub(super) fn header<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, KubernetesError> {
-    let text = only(headers, name).and_then(|value| value.to_str().ok());
+pub(super) fn required_header<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, KubernetesError> {
+    let text = only_value(headers, name).and_then(|value| value.to_str().ok());
     text.filter(|text| !text.is_empty())
         .ok_or_else(|| KubernetesError::Tunnel(format!("send one header {name}")))
 }
 
-pub(super) fn credentials(params: &str) -> Result<ClusterCredentials, KubernetesError> {
-    let invalid = |why: String| KubernetesError::Tunnel(format!("{PARAMS}: {why}"));
+pub(super) fn parse_credentials(params: &str) -> Result<ClusterCredentials, KubernetesError> {
+    let invalid = |why: String| KubernetesError::Tunnel(format!("{PARAMS_HEADER}: {why}"));
     let json = BASE64_STANDARD
         .decode(params)
         .map_err(|_| invalid("it is not base64".to_owned()))?;
@@ -245,7 +251,7 @@ pub(super) fn credentials(params: &str) -> Result<ClusterCredentials, Kubernetes
     report.credentials().map_err(|error| invalid(error.to_string()))
 }
 
-pub(super) fn params(credentials: &ClusterCredentials) -> String {
+pub(super) fn encode_params(credentials: &ClusterCredentials) -> String {
     let params = serde_json::json!({
         "address": credentials.servers().collect::<Vec<_>>().join(";"),
         "userToken": credentials.user_token.0,
@@ -266,15 +272,19 @@ mod tests {
             BASE64_STANDARD.encode(json.to_string())
         };
         let pem = "-----BEGIN CERTIFICATE-----";
-        let parsed_credentials = credentials(&encode("https://10.0.0.1:443;https://10.0.0.2", "t", pem)).unwrap();
+        let parsed_credentials = parse_credentials(&encode("https://10.0.0.1:443;https://10.0.0.2", "t", pem)).unwrap();
         assert_eq!(
             (parsed_credentials.ca.as_str(), parsed_credentials.user_token.0.as_str()),
             (pem, "t")
         );
         assert_eq!(parsed_credentials.server_addresses.len(), 2);
-        let again = credentials(&params(&parsed_credentials)).unwrap();
+        let reparsed_credentials = parse_credentials(&encode_params(&parsed_credentials)).unwrap();
         assert_eq!(
-            (&again.server_addresses, &again.ca, &again.user_token),
+            (
+                &reparsed_credentials.server_addresses,
+                &reparsed_credentials.ca,
+                &reparsed_credentials.user_token
+            ),
             (
                 &parsed_credentials.server_addresses,
                 &parsed_credentials.ca,
@@ -307,7 +317,7 @@ mod tests {
                 "cacert_data has 81000 bytes",
             ),
         ] {
-            let error = credentials(&params).unwrap_err().to_string();
+            let error = parse_credentials(&params).unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains("secret"), "{error}");
         }
     }

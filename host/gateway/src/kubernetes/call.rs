@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     KubernetesProxy,
-    identity::{SUPER_USERS, SUPER_USERS_AND_MASTERS},
+    identity::{SUPER_USER_AND_MASTERS_GROUPS, SUPER_USER_GROUPS},
     routes::ClusterRoute,
     send,
 };
@@ -49,7 +49,7 @@ impl KubernetesProxy {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(StatusCode, Value), CallError> {
-        let lookup = self.0.routes.to(cluster, &self.0.accounts);
+        let lookup = self.0.routes.route_to(cluster, &self.0.accounts);
         let route = lookup.map_err(|error| CallError::NotConnected(error.to_string()))?;
         route.call(method, path, body).await
     }
@@ -58,7 +58,7 @@ impl KubernetesProxy {
 impl ClusterRoute {
     /// Returns the groups that super users have in this cluster. They include `system:masters` if the agent may use it.
     pub(super) async fn super_user_groups(&self) -> &'static [&'static str] {
-        let mut last = self.may_impersonate_masters.lock().await;
+        let mut last = self.impersonation_check.lock().await;
         let is_allowed = match *last {
             Some((is_allowed, until)) if Instant::now() < until => is_allowed,
             _ => {
@@ -74,9 +74,9 @@ impl ClusterRoute {
             }
         };
         if is_allowed {
-            SUPER_USERS_AND_MASTERS
+            SUPER_USER_AND_MASTERS_GROUPS
         } else {
-            SUPER_USERS
+            SUPER_USER_GROUPS
         }
     }
 

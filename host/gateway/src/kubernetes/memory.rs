@@ -38,7 +38,7 @@ impl Default for RequestMemory {
 }
 
 impl RequestMemory {
-    pub(super) fn of_owner(&self, cluster: &str, accounts: &Accounts) -> Arc<Budget> {
+    pub(super) fn budget_of_owner(&self, cluster: &str, accounts: &Accounts) -> Arc<Budget> {
         let directory = accounts.directory().ok();
         let creator = directory.as_ref().and_then(|directory| {
             let creator = directory.user(directory.cluster(cluster)?.creator)?;
@@ -56,8 +56,8 @@ impl RequestMemory {
     }
 
     /// Returns the memory budget of a new tunnel of the cluster's agent, or `None` if the owner has too little left.
-    pub(super) fn of_tunnel(&self, cluster: &str, accounts: &Accounts) -> Option<Arc<Budget>> {
-        let budget = self.of_owner(cluster, accounts).part(TUNNEL_LIMIT);
+    pub(super) fn budget_of_tunnel(&self, cluster: &str, accounts: &Accounts) -> Option<Arc<Budget>> {
+        let budget = self.budget_of_owner(cluster, accounts).part(TUNNEL_LIMIT);
         budget.charge(TUNNEL_COST).is_ok().then_some(budget)
     }
 }

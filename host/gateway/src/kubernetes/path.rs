@@ -9,9 +9,9 @@ use super::error::KubernetesError;
 pub(super) const PREFIX: &str = "/tunnels/clusters/";
 
 /// The API group whose objects are webhooks and admission policies.
-const HOOKS: &str = "admissionregistration.k8s.io";
+const HOOKS_GROUP: &str = "admissionregistration.k8s.io";
 /// Resources that a client creates to ask about its permissions and identity, by API group. They are not stored.
-const QUESTIONS: [(&str, &[&str]); 2] = [
+const REVIEW_RESOURCES: [(&str, &[&str]); 2] = [
     (
         "authorization.k8s.io",
         &["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
@@ -61,14 +61,14 @@ pub(super) fn needed_permission(method: &Method, target: &ApiTarget, is_upgrade:
     let ApiTarget::Resource(target) = target else {
         return if is_read { Permission::Read } else { Permission::Write };
     };
-    let is_question = QUESTIONS.iter().any(|(group, resources)| {
+    let is_question = REVIEW_RESOURCES.iter().any(|(group, resources)| {
         *group == target.resource.group && resources.contains(&target.resource.resource.as_str())
     });
     let opens = target.is_connect() || (is_upgrade && target.subresource.is_some());
     match (is_read, opens) {
         (true, false) => Permission::Read,
         (false, false) if is_question && *method == Method::POST => Permission::Read,
-        (false, _) if target.resource.group == HOOKS => Permission::Hooks,
+        (false, _) if target.resource.group == HOOKS_GROUP => Permission::Hooks,
         _ => Permission::Write,
     }
 }

@@ -21,7 +21,7 @@ use admittance_net::{
     causes,
     listener::is_loopback_host,
     tls::ClientTls,
-    upstream::{FollowedServers, UpstreamConnector, UpstreamServer, connector},
+    upstream::{FollowedServers, UpstreamConnector, UpstreamServer, new_connector},
 };
 use bytes::Bytes;
 use futures_util::SinkExt;
@@ -35,16 +35,16 @@ pub use self::secrets::PeerSecrets;
 use self::secrets::{ConnectionContext, HandshakeStep};
 use super::{
     KubernetesProxy, OtherGateways,
-    agents::{STOPPING, params},
-    headers::{CHALLENGE, ID, PATH, TOKEN},
+    agents::{STOPPING_REASON, encode_params},
+    headers::{CHALLENGE_HEADER, GATEWAY_ID_HEADER, TOKEN_HEADER, TUNNEL_PATH},
     routes::ClusterRoute,
 };
 use crate::{
     metric_names,
     status::{Peer, PeersStatus},
     tunnel::{
-        AllowedConnections, LARGEST_OF_GATEWAY, TunnelAnnouncement, TunnelSession,
-        connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, at_path, pauses, websocket},
+        AllowedConnections, LARGEST_GATEWAY_MESSAGE, TunnelAnnouncement, TunnelSession,
+        connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, open_websocket, reconnect_backoff, uri_at_path},
     },
 };
 
@@ -66,9 +66,9 @@ pub(super) struct Peers {
     connector: UpstreamConnector,
     discovery: Discovery,
     /// The URLs of the other registered gateways, each with the reason why no tunnel to it is open.
-    links: Mutex<BTreeMap<String, Option<String>>>,
+    link_problems: Mutex<BTreeMap<String, Option<String>>>,
     /// The number of tunnels that other gateways have opened to this one.
-    accepted: Arc<AtomicUsize>,
+    accepted_count: Arc<AtomicUsize>,
 }
 
 /// The reason why this gateway has no tunnel to another gateway, for the log and the status.
@@ -96,43 +96,47 @@ impl Peers {
         Self {
             id: uuid::Uuid::new_v4().simple().to_string(),
             own_server,
-            connector: connector(config.tls.clone(), TIMEOUT),
+            connector: new_connector(config.tls.clone(), TIMEOUT),
             secrets: config.secrets,
             tls: config.tls,
             discovery: Discovery::start(zookeeper, path, ServerKind::Gateways),
-            links: Mutex::default(),
-            accepted: Arc::default(),
+            link_problems: Mutex::default(),
+            accepted_count: Arc::default(),
         }
     }
 
     pub(super) fn status(&self) -> PeersStatus {
-        let links = self.links.lock();
+        let link_problems = self.link_problems.lock();
         PeersStatus {
             discovery: self.discovery.status(),
-            gateways: links
+            gateways: link_problems
                 .iter()
                 .map(|(server, problem)| Peer {
                     server: server.clone(),
                     problem: problem.clone(),
                 })
                 .collect(),
-            accepted: self.accepted.load(Ordering::Relaxed),
+            accepted: self.accepted_count.load(Ordering::Relaxed),
             problem: self.secrets.problem(),
         }
     }
 
     /// Keeps a tunnel to every registered gateway open. Never returns.
     pub(super) async fn follow(self: &Arc<Self>, kubernetes: &KubernetesProxy) {
-        tokio::join!(self.secrets.follow(), self.tls.keep_fresh(), self.hold_all(kubernetes));
+        tokio::join!(
+            self.secrets.follow(),
+            self.tls.keep_fresh(),
+            self.hold_links(kubernetes)
+        );
     }
 
-    async fn hold_all(self: &Arc<Self>, kubernetes: &KubernetesProxy) {
+    async fn hold_links(self: &Arc<Self>, kubernetes: &KubernetesProxy) {
         let mut followed_servers = self.discovery.servers();
         let mut linked_servers: HashSet<String> = HashSet::new();
         let mut links = JoinSet::new();
         loop {
             let servers = followed_servers.borrow_and_update().servers.clone();
-            let is_stopping = kubernetes.0.stop.is_cancelled();
+            let is_stopping = kubernetes.0.stop_token.is_cancelled();
             let other_servers = servers
                 .into_iter()
                 .map(|followed| followed.server)
@@ -143,7 +147,7 @@ impl Peers {
                     let (peers, kubernetes, followed_servers) =
                         (self.clone(), kubernetes.clone(), followed_servers.clone());
                     links.spawn(async move {
-                        peers.hold(&server, &kubernetes, followed_servers).await;
+                        peers.hold_link(&server, &kubernetes, followed_servers).await;
                         name
                     });
                 }
@@ -161,16 +165,16 @@ impl Peers {
 
     /// Opens a tunnel to another gateway, and opens it again whenever it ends, as long as the other gateway is
     /// registered. The end of the registration does not end an open tunnel.
-    async fn hold(
+    async fn hold_link(
         &self,
         server: &UpstreamServer,
         kubernetes: &KubernetesProxy,
         mut followed_servers: watch::Receiver<Arc<FollowedServers>>,
     ) {
-        let mut pauses = pauses();
-        while is_listed(server, &followed_servers.borrow()) && !kubernetes.0.stop.is_cancelled() {
+        let mut pauses = reconnect_backoff();
+        while is_listed(server, &followed_servers.borrow()) && !kubernetes.0.stop_token.is_cancelled() {
             let start = Instant::now();
-            let why = match self.open(server, kubernetes).await {
+            let why = match self.run_link(server, kubernetes).await {
                 Ok(why) => why,
                 Err(error) => error.to_string(),
             };
@@ -189,17 +193,17 @@ impl Peers {
                 }
             };
             tokio::select! {
-                () = tokio::time::sleep(pauses.after_failure()) => {}
+                () = tokio::time::sleep(pauses.pause_after_failure()) => {}
                 () = unlisted => {}
-                () = kubernetes.0.stop.cancelled() => {}
+                () = kubernetes.0.stop_token.cancelled() => {}
             }
         }
-        self.links.lock().remove(&server.to_string());
+        self.link_problems.lock().remove(&server.to_string());
     }
 
     /// Records why no tunnel to the other gateway is open, or with `None` that a tunnel is open.
     fn report(&self, server: &UpstreamServer, problem: Option<String>) {
-        let mut links = self.links.lock();
+        let mut links = self.link_problems.lock();
         let before = links.insert(server.to_string(), problem.clone());
         let connected = links.values().filter(|problem| problem.is_none()).count();
         gauge!(metric_names::GATEWAY_PEERS).set(u32::try_from(connected).unwrap_or(u32::MAX));
@@ -214,13 +218,13 @@ impl Peers {
     }
 
     /// Opens a tunnel to another gateway, and serves it until it ends. Returns why it ended.
-    async fn open(&self, server: &UpstreamServer, kubernetes: &KubernetesProxy) -> Result<String, PeerError> {
+    async fn run_link(&self, server: &UpstreamServer, kubernetes: &KubernetesProxy) -> Result<String, PeerError> {
         let text = server.to_string();
         let uri: Uri = text.parse().map_err(|_| ConnectError::Header)?;
         if !server.is_tls() && !is_loopback_host(&uri) {
             return Err(PeerError::Plain);
         }
-        let secret = self.secrets.first().ok_or(PeerError::NoSecret)?;
+        let secret = self.secrets.first_secret().ok_or(PeerError::NoSecret)?;
         let mut connection = ConnectionContext {
             id: self.id.clone(),
             key: generate_key(),
@@ -228,14 +232,15 @@ impl Peers {
             challenge: String::new(),
         };
         let headers = vec![
-            (ID, self.id.clone()),
-            (TOKEN, secret.proof(HandshakeStep::Opens, &connection)),
+            (GATEWAY_ID_HEADER, self.id.clone()),
+            (TOKEN_HEADER, secret.proof(HandshakeStep::Opens, &connection)),
         ];
-        let uri = at_path(&uri, PATH)?;
-        let (mut socket, reply) = websocket(&self.connector, uri, &connection.key, headers, LARGEST_OF_GATEWAY).await?;
+        let uri = uri_at_path(&uri, TUNNEL_PATH)?;
+        let (mut socket, reply) =
+            open_websocket(&self.connector, uri, &connection.key, headers, LARGEST_GATEWAY_MESSAGE).await?;
         let of_reply = |name| reply.get(name).and_then(|value| value.to_str().ok());
-        connection.challenge = of_reply(CHALLENGE).unwrap_or_default().to_owned();
-        if !of_reply(TOKEN).is_some_and(|proof| secret.accepts(proof, HandshakeStep::Accepts, &connection)) {
+        connection.challenge = of_reply(CHALLENGE_HEADER).unwrap_or_default().to_owned();
+        if !of_reply(TOKEN_HEADER).is_some_and(|proof| secret.accepts(proof, HandshakeStep::Accepts, &connection)) {
             return Err(PeerError::Unproven);
         }
         let answer = Message::text(secret.proof(HandshakeStep::Answers, &connection));
@@ -246,17 +251,17 @@ impl Peers {
         self.report(server, None);
         let (session, outgoing) = TunnelSession::new(kubernetes.0.memory.gateway.clone());
         let routes = kubernetes.0.routes.clone();
-        let accepts = AllowedConnections::Through(Box::new(move |cluster| routes.tunnel(cluster)));
+        let accepts = AllowedConnections::Through(Box::new(move |cluster| routes.tunnel_of_agent(cluster)));
         Ok(tokio::select! {
             why = session.run(socket, outgoing, &accepts) => why,
-            () = announce(&session, kubernetes) => String::new(),
-            () = kubernetes.until_stopped(|| !session.is_used()) => STOPPING.to_owned(),
-            () = self.secrets.until_removed(&secret) => REMOVED.to_owned(),
+            () = announce_clusters(&session, kubernetes) => String::new(),
+            () = kubernetes.wait_until_stopped_and_idle(|| !session.is_used()) => STOPPING_REASON.to_owned(),
+            () = self.secrets.wait_until_removed(&secret) => REMOVED_REASON.to_owned(),
         })
     }
 }
 
-const REMOVED: &str = "the secret was changed";
+const REMOVED_REASON: &str = "the secret was changed";
 
 fn is_listed(server: &UpstreamServer, followed_servers: &FollowedServers) -> bool {
     followed_servers
@@ -266,18 +271,18 @@ fn is_listed(server: &UpstreamServer, followed_servers: &FollowedServers) -> boo
 }
 
 /// Announces the tunnels that agents have opened to this gateway, and their changes, to another gateway. Never returns.
-async fn announce(session: &TunnelSession, kubernetes: &KubernetesProxy) {
+async fn announce_clusters(session: &TunnelSession, kubernetes: &KubernetesProxy) {
     let routes = &kubernetes.0.routes;
     let mut changes = routes.changes();
     let mut announced: HashMap<String, Weak<ClusterRoute>> = HashMap::new();
     loop {
         changes.mark_unchanged();
-        let is_stopping = kubernetes.0.stop.is_cancelled();
+        let is_stopping = kubernetes.0.stop_token.is_cancelled();
         // A stopping gateway withdraws all announcements, so that other gateways no longer use its tunnels.
         let mut current = if is_stopping {
             HashMap::new()
         } else {
-            routes.of_agents()
+            routes.routes_of_agents()
         };
         let removed_clusters: Vec<_> = announced
             .keys()
@@ -293,7 +298,7 @@ async fn announce(session: &TunnelSession, kubernetes: &KubernetesProxy) {
                 .get(&cluster)
                 .is_some_and(|announced_route| Weak::as_ptr(announced_route) == Arc::as_ptr(&route));
             if !is_known {
-                let text = format!("{cluster}\n{}", params(&route.credentials));
+                let text = format!("{cluster}\n{}", encode_params(&route.credentials));
                 announced.insert(cluster, Arc::downgrade(&route));
                 // While the route is held, its tunnel counts as used. To send the announcement can take long, so the
                 // route is dropped before.
@@ -304,7 +309,7 @@ async fn announce(session: &TunnelSession, kubernetes: &KubernetesProxy) {
         tokio::select! {
             // `changed` fails only after its sender was dropped, and the sender lives as long as the gateway.
             _ = changes.changed() => {}
-            () = kubernetes.0.stop.cancelled(), if !is_stopping => {}
+            () = kubernetes.0.stop_token.cancelled(), if !is_stopping => {}
         }
     }
 }

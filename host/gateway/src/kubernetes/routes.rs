@@ -26,7 +26,7 @@ use crate::{
 /// The name in the certificate of every API server.
 const SERVER_NAME: &str = "kubernetes";
 /// The maximum number of tunnels that the agents of one cluster may have open to this gateway.
-const MOST_TUNNELS: usize = 8;
+const MAX_TUNNELS_OF_CLUSTER: usize = 8;
 
 /// The timeout for connecting to an API server, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,12 +48,12 @@ pub(super) struct ClusterRoute {
     pub(super) credentials: Arc<ClusterCredentials>,
     pub(super) upstream: Upstream,
     pub(super) authorization: HeaderValue,
-    via: ConnectVia,
+    connect_via: ConnectVia,
     /// The answer whether the agent may impersonate `system:masters`, and the time until which the answer is used.
-    pub(super) may_impersonate_masters: tokio::sync::Mutex<Option<(bool, Instant)>>,
+    pub(super) impersonation_check: tokio::sync::Mutex<Option<(bool, Instant)>>,
     /// Whether new requests use this route. If they do not, the API servers of the route are not checked any more.
     is_newest: watch::Sender<bool>,
-    _checking: AbortOnDropHandle<()>,
+    _check_task: AbortOnDropHandle<()>,
 }
 
 impl ClusterRoute {
@@ -68,8 +68,8 @@ impl ClusterRoute {
         };
         let certificates =
             tls::certificates_in(credentials.ca.as_bytes()).map_err(|error| unusable(format!("its CA: {error}")))?;
-        let client =
-            tls::client(Trust::Only(&certificates), None).map_err(|error| unusable(format!("its CA: {error}")))?;
+        let client = tls::client_config(Trust::Only(&certificates), None)
+            .map_err(|error| unusable(format!("its CA: {error}")))?;
         let tls = ClientTls::from(client)
             .with_server_name(SERVER_NAME)
             .map_err(|error| unusable(error.to_string()))?;
@@ -94,24 +94,24 @@ impl ClusterRoute {
             }),
         };
         let servers = Servers::Listed(servers);
-        let upstream = Upstream::through(Some(dial(&via, cluster)), servers, Choice::LeastLoaded, config);
+        let upstream = Upstream::with_dial(Some(dial(&via, cluster)), servers, Choice::LeastLoaded, config);
         let is_newest = watch::Sender::new(false);
-        let checking = tokio::spawn(check_while(is_newest.subscribe(), upstream.clone()));
+        let check_task = tokio::spawn(check_health_while_newest(is_newest.subscribe(), upstream.clone()));
         Ok(Self {
             credentials,
             upstream,
             authorization,
-            via,
-            may_impersonate_masters: tokio::sync::Mutex::default(),
+            connect_via: via,
+            impersonation_check: tokio::sync::Mutex::default(),
             is_newest,
-            _checking: AbortOnDropHandle::new(checking),
+            _check_task: AbortOnDropHandle::new(check_task),
         })
     }
 }
 
 /// Checks the API servers of a route, but only while new requests use the route. To check the older routes as well
 /// would cost too much.
-async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
+async fn check_health_while_newest(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
     while is_newest.wait_for(|is_newest| *is_newest).await.is_ok() {
         tokio::select! {
             () = upstream.check_health() => return,
@@ -122,7 +122,7 @@ async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
 
 fn dial(via: &ConnectVia, cluster: &str) -> Dial {
     let (session, budget, cluster) = match via {
-        ConnectVia::Direct(accounts) => return tcp(accounts.clone()),
+        ConnectVia::Direct(accounts) => return direct_dial(accounts.clone()),
         ConnectVia::Tunnel(session) => (session.clone(), session.budget().clone(), None),
         ConnectVia::Gateway(session, budget) => (session.clone(), budget.clone(), Some(cluster.to_owned())),
     };
@@ -140,7 +140,7 @@ fn dial(via: &ConnectVia, cluster: &str) -> Dial {
 
 /// Returns a connector for TCP. The connector checks the addresses of a host name after every lookup, because the name
 /// may get other addresses later.
-fn tcp(accounts: Accounts) -> Dial {
+fn direct_dial(accounts: Accounts) -> Dial {
     let resolver = service_fn(move |name: Name| {
         let accounts = accounts.clone();
         async move {
@@ -165,37 +165,37 @@ fn tcp(accounts: Accounts) -> Dial {
 
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    direct: Mutex<HashMap<String, Arc<ClusterRoute>>>,
-    tunnels: Mutex<Tunnels>,
-    changed: watch::Sender<()>,
+    direct_routes: Mutex<HashMap<String, Arc<ClusterRoute>>>,
+    tunnel_routes: Mutex<TunnelRoutes>,
+    change_sender: watch::Sender<()>,
 }
 
 /// The open tunnels by the ID of the cluster. Requests use the newest tunnel of a cluster.
 #[derive(Debug, Default)]
-struct Tunnels {
-    of_agents: HashMap<String, Vec<Arc<ClusterRoute>>>,
-    of_gateways: HashMap<String, Vec<Arc<ClusterRoute>>>,
+struct TunnelRoutes {
+    agent_routes: HashMap<String, Vec<Arc<ClusterRoute>>>,
+    gateway_routes: HashMap<String, Vec<Arc<ClusterRoute>>>,
 }
 
-impl Tunnels {
+impl TunnelRoutes {
     fn table_for(&mut self, via: &ConnectVia) -> &mut HashMap<String, Vec<Arc<ClusterRoute>>> {
         match via {
-            ConnectVia::Gateway(..) => &mut self.of_gateways,
-            ConnectVia::Direct(_) | ConnectVia::Tunnel(_) => &mut self.of_agents,
+            ConnectVia::Gateway(..) => &mut self.gateway_routes,
+            ConnectVia::Direct(_) | ConnectVia::Tunnel(_) => &mut self.agent_routes,
         }
     }
 
     /// Returns the tunnel of the cluster's agent to this gateway, or else a tunnel through another gateway.
-    fn newest(&self, cluster: &str) -> Option<&Arc<ClusterRoute>> {
-        let of_agent = self.of_agents.get(cluster).and_then(|routes| routes.last());
-        of_agent.or_else(|| self.of_gateways.get(cluster)?.last())
+    fn newest_route(&self, cluster: &str) -> Option<&Arc<ClusterRoute>> {
+        let agent_route = self.agent_routes.get(cluster).and_then(|routes| routes.last());
+        agent_route.or_else(|| self.gateway_routes.get(cluster)?.last())
     }
 
     /// Lets the servers of the cluster's current route be checked, and stops the checks for the cluster's other routes.
-    fn check_newest(&self, cluster: &str, direct: &HashMap<String, Arc<ClusterRoute>>) {
-        let newest = self.newest(cluster).or_else(|| direct.get(cluster));
-        let of_agents = self.of_agents.get(cluster).into_iter().flatten();
-        for route in of_agents.chain(direct.get(cluster)) {
+    fn update_newest(&self, cluster: &str, direct: &HashMap<String, Arc<ClusterRoute>>) {
+        let newest = self.newest_route(cluster).or_else(|| direct.get(cluster));
+        let agent_routes = self.agent_routes.get(cluster).into_iter().flatten();
+        for route in agent_routes.chain(direct.get(cluster)) {
             let is_newest = newest.is_some_and(|newest| Arc::ptr_eq(newest, route));
             route
                 .is_newest
@@ -215,19 +215,19 @@ pub(super) struct RouteState {
 
 impl Routes {
     /// Returns the route to this cluster: through a tunnel if there is one, or directly to the reported addresses.
-    pub(super) fn to(
+    pub(super) fn route_to(
         &self,
         cluster: &RegisteredCluster,
         accounts: &Accounts,
     ) -> Result<Arc<ClusterRoute>, KubernetesError> {
-        let tunnels = self.tunnels.lock();
-        if let Some(route) = tunnels.newest(&cluster.id) {
+        let tunnels = self.tunnel_routes.lock();
+        if let Some(route) = tunnels.newest_route(&cluster.id) {
             return Ok(route.clone());
         }
         let Some(credentials) = &cluster.credentials else {
             return Err(KubernetesError::NotConnected(cluster.id.clone()));
         };
-        let mut direct = self.direct.lock();
+        let mut direct = self.direct_routes.lock();
         if let Some(route) = direct.get(&cluster.id)
             && (Arc::ptr_eq(&route.credentials, credentials) || route.credentials == *credentials)
         {
@@ -243,13 +243,13 @@ impl Routes {
         if let Some(previous) = direct.insert(cluster.id.clone(), route.clone()) {
             previous.is_newest.send_replace(false);
         }
-        tunnels.check_newest(&cluster.id, &direct);
+        tunnels.update_newest(&cluster.id, &direct);
         Ok(route)
     }
 
-    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        self.direct.lock().retain(|id, route| {
-            let exists = exists(id);
+    pub(super) fn retain(&self, cluster_exists: impl Fn(&str) -> bool) {
+        self.direct_routes.lock().retain(|id, route| {
+            let exists = cluster_exists(id);
             if !exists {
                 route.is_newest.send_replace(false);
             }
@@ -258,29 +258,32 @@ impl Routes {
     }
 
     /// Makes a tunnel available to requests until the returned value is dropped. Returns `None` if the agents of the
-    /// cluster already have [`MOST_TUNNELS`] tunnels to this gateway.
-    pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<ClusterRoute>) -> Option<OpenTunnel> {
-        let mut tunnels = self.tunnels.lock();
-        let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
-        let of_cluster = tunnels.table_for(&route.via).entry(cluster.to_owned()).or_default();
-        if is_limited && of_cluster.len() >= MOST_TUNNELS {
+    /// cluster already have [`MAX_TUNNELS_OF_CLUSTER`] tunnels to this gateway.
+    pub(super) fn add_tunnel(self: &Arc<Self>, cluster: &str, route: Arc<ClusterRoute>) -> Option<OpenTunnel> {
+        let mut tunnels = self.tunnel_routes.lock();
+        let is_limited = matches!(route.connect_via, ConnectVia::Tunnel(_));
+        let routes_of_cluster = tunnels
+            .table_for(&route.connect_via)
+            .entry(cluster.to_owned())
+            .or_default();
+        if is_limited && routes_of_cluster.len() >= MAX_TUNNELS_OF_CLUSTER {
             return None;
         }
-        of_cluster.push(route.clone());
-        let count = of_cluster.len();
-        let open = OpenTunnel {
+        routes_of_cluster.push(route.clone());
+        let count = routes_of_cluster.len();
+        let open_tunnel = OpenTunnel {
             routes: self.clone(),
             cluster: cluster.to_owned(),
             route,
         };
-        open.report_count(&tunnels, count);
-        Some(open)
+        open_tunnel.report_count(&tunnels, count);
+        Some(open_tunnel)
     }
 
     /// Returns the newest tunnel to this gateway for each cluster whose agents have one.
-    pub(super) fn of_agents(&self) -> HashMap<String, Arc<ClusterRoute>> {
-        let tunnels = self.tunnels.lock();
-        let newest = tunnels.of_agents.iter();
+    pub(super) fn routes_of_agents(&self) -> HashMap<String, Arc<ClusterRoute>> {
+        let tunnels = self.tunnel_routes.lock();
+        let newest = tunnels.agent_routes.iter();
         newest
             .filter_map(|(cluster, routes)| Some((cluster.clone(), routes.last()?.clone())))
             .collect()
@@ -288,60 +291,65 @@ impl Routes {
 
     /// Sets the metrics of open tunnels again, because the exporter drops metrics that are not set for some time.
     pub(super) fn renew_metrics(&self) {
-        for (cluster, routes) in &self.tunnels.lock().of_agents {
-            set_gauge(cluster, routes.len());
+        for (cluster, routes) in &self.tunnel_routes.lock().agent_routes {
+            set_tunnel_gauge(cluster, routes.len());
         }
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+        self.change_sender.subscribe()
     }
 
     /// Returns the tunnel that the cluster's agent has opened to this gateway, and a guard that marks the tunnel as
     /// used. A tunnel through another gateway is not returned, so that no connection passes more than two gateways.
-    pub(super) fn tunnel(&self, cluster: &str) -> Option<(TunnelSession, Guard)> {
-        let tunnels = self.tunnels.lock();
-        let route = tunnels.of_agents.get(cluster)?.last()?;
-        match &route.via {
+    pub(super) fn tunnel_of_agent(&self, cluster: &str) -> Option<(TunnelSession, Guard)> {
+        let tunnels = self.tunnel_routes.lock();
+        let route = tunnels.agent_routes.get(cluster)?.last()?;
+        match &route.connect_via {
             ConnectVia::Tunnel(session) => Some((session.clone(), route.clone())),
             ConnectVia::Direct(_) | ConnectVia::Gateway(..) => None,
         }
     }
 
-    pub(super) async fn until_agents_are_gone(&self) {
+    pub(super) async fn wait_until_agents_are_gone(&self) {
         let mut changes = self.changes();
-        while !self.tunnels.lock().of_agents.is_empty() {
+        while !self.tunnel_routes.lock().agent_routes.is_empty() {
             // `changed` fails only after its sender was dropped, and the sender lives as long as `self`.
             let _ = changes.changed().await;
         }
     }
 
     pub(super) fn state(&self, cluster: &str) -> RouteState {
-        let tunnels = self.tunnels.lock();
-        let count = |of: &HashMap<String, Vec<Arc<ClusterRoute>>>| of.get(cluster).map_or(0, Vec::len);
-        let newest = tunnels.newest(cluster).map(|route| route.upstream.clone());
-        let direct = || self.direct.lock().get(cluster).map(|route| route.upstream.clone());
+        let tunnels = self.tunnel_routes.lock();
+        let count = |routes: &HashMap<String, Vec<Arc<ClusterRoute>>>| routes.get(cluster).map_or(0, Vec::len);
+        let newest = tunnels.newest_route(cluster).map(|route| route.upstream.clone());
+        let direct = || {
+            self.direct_routes
+                .lock()
+                .get(cluster)
+                .map(|route| route.upstream.clone())
+        };
         RouteState {
-            tunnels: count(&tunnels.of_agents),
-            gateways: count(&tunnels.of_gateways),
+            tunnels: count(&tunnels.agent_routes),
+            gateways: count(&tunnels.gateway_routes),
             upstream: newest.or_else(direct),
         }
     }
 
     pub(super) fn upstreams(&self) -> Vec<Upstream> {
-        // Every function that needs both locks takes first `tunnels` and then `direct`. With different orders, two
-        // threads could wait for each other.
-        let (tunnels, direct) = (self.tunnels.lock(), self.direct.lock());
-        let of_tunnels = tunnels.of_agents.values().chain(tunnels.of_gateways.values());
+        // Every function that needs both locks takes first `tunnel_routes` and then `direct_routes`. With different
+        // orders, two threads could wait for each other.
+        let (tunnels, direct) = (self.tunnel_routes.lock(), self.direct_routes.lock());
+        let tunnel_routes = tunnels.agent_routes.values().chain(tunnels.gateway_routes.values());
         direct
             .values()
-            .chain(of_tunnels.flatten())
+            .chain(tunnel_routes.flatten())
             .map(|route| route.upstream.clone())
             .collect()
     }
 }
 
-fn set_gauge(cluster: &str, tunnels: usize) {
+fn set_tunnel_gauge(cluster: &str, tunnels: usize) {
     let count = u32::try_from(tunnels).unwrap_or(u32::MAX);
     gauge!(metric_names::GATEWAY_TUNNELS, "cluster" => cluster.to_owned()).set(count);
 }
@@ -361,24 +369,24 @@ impl OpenTunnel {
         Arc::strong_count(&self.route) <= 2
     }
 
-    fn report_count(&self, tunnels: &Tunnels, count: usize) {
-        tunnels.check_newest(&self.cluster, &self.routes.direct.lock());
-        if let ConnectVia::Tunnel(_) = self.route.via {
-            self.routes.changed.send_replace(());
-            set_gauge(&self.cluster, count);
+    fn report_count(&self, tunnels: &TunnelRoutes, count: usize) {
+        tunnels.update_newest(&self.cluster, &self.routes.direct_routes.lock());
+        if let ConnectVia::Tunnel(_) = self.route.connect_via {
+            self.routes.change_sender.send_replace(());
+            set_tunnel_gauge(&self.cluster, count);
         }
     }
 }
 
 impl Drop for OpenTunnel {
     fn drop(&mut self) {
-        let mut tunnels = self.routes.tunnels.lock();
+        let mut tunnels = self.routes.tunnel_routes.lock();
         self.route.is_newest.send_replace(false);
-        let table = tunnels.table_for(&self.route.via);
+        let table = tunnels.table_for(&self.route.connect_via);
         // Only this tunnel is removed. The cluster can have other tunnels, such as a newer one.
-        if let Some(of_cluster) = table.get_mut(&self.cluster) {
-            of_cluster.retain(|route| !Arc::ptr_eq(route, &self.route));
-            let count = of_cluster.len();
+        if let Some(routes_of_cluster) = table.get_mut(&self.cluster) {
+            routes_of_cluster.retain(|route| !Arc::ptr_eq(route, &self.route));
+            let count = routes_of_cluster.len();
             if count == 0 {
                 table.remove(&self.cluster);
             }
@@ -388,7 +396,7 @@ impl Drop for OpenTunnel {
 }
 
 #[cfg(test)]
-pub(super) fn credentials_of_a_test() -> Arc<ClusterCredentials> {
+pub(super) fn test_credentials() -> Arc<ClusterCredentials> {
     use crate::accounts::Secret;
 
     let key = rcgen::KeyPair::generate().unwrap();

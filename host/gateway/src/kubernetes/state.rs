@@ -16,7 +16,7 @@ use http::{
 
 use super::{end_reply, send};
 
-const APPLY: &str = "application/apply-patch";
+const APPLY_TYPE_PREFIX: &str = "application/apply-patch";
 
 /// The headers of a client's request that the gateway does not copy to its own requests for the stored object.
 const UNCOPIED_HEADERS: [HeaderName; 13] = [
@@ -47,7 +47,7 @@ impl StateRequest<'_> {
     /// Adds the [`StoredState`] to the head of the request, if the chains need it. Returns the body to forward, or a
     /// reply that ends the request. If the API server refuses to return the stored object, this refusal is the reply to
     /// the client, because the API server would refuse the client's request, too.
-    pub(super) async fn settle(
+    pub(super) async fn add_stored_state(
         &self,
         head: &mut Parts,
         body: Body,
@@ -79,11 +79,11 @@ impl StateRequest<'_> {
             return Ok(body);
         }
         let collected = self.limits.collect(head, body).await;
-        let bytes = collected.map_err(|error| early_reply(&error.end()))?;
+        let bytes = collected.map_err(|error| early_reply(&error.end_reason()))?;
         let reply = self
-            .ask(Method::PATCH, dry_run(&head.uri), head, Body::from(bytes.clone()))
+            .ask(Method::PATCH, dry_run_uri(&head.uri), head, Body::from(bytes.clone()))
             .await?;
-        let patched = Some(self.object_in(head, reply).await?);
+        let patched = Some(self.object_in_reply(head, reply).await?);
         head.extensions.insert(StoredState {
             object,
             patched_object: patched,
@@ -112,7 +112,7 @@ impl StateRequest<'_> {
         if reply.status() == StatusCode::NOT_FOUND && may_create {
             return Ok(None);
         }
-        self.object_in(head, reply).await.map(Some)
+        self.object_in_reply(head, reply).await.map(Some)
     }
 
     async fn ask(&self, method: Method, uri: String, head: &Parts, body: Body) -> Result<Response<Body>, EarlyReply> {
@@ -131,9 +131,9 @@ impl StateRequest<'_> {
         send(self.upstream, request).await.map_err(Box::new)
     }
 
-    async fn object_in(&self, request: &Parts, reply: Response<Body>) -> Result<Object, EarlyReply> {
+    async fn object_in_reply(&self, request: &Parts, reply: Response<Body>) -> Result<Object, EarlyReply> {
         if !reply.status().is_success() {
-            return Err(Box::new(Passage::Ended("refused-by-cluster").mark(reply)));
+            return Err(Box::new(Passage::Ended("refused-by-cluster").mark_response(reply)));
         }
         let unreadable = |reason: &str| {
             tracing::warn!(reason, "a reply of an API server that chains need cannot be read");
@@ -146,8 +146,8 @@ impl StateRequest<'_> {
             .receive(&request.extensions, &head.headers, body)
             .await
             .map_err(|error| match error {
-                BodyError::NoMemory(_) => early_reply(&error.end()),
-                error => unreadable(&error.end().to_string()),
+                BodyError::NoMemory(_) => early_reply(&error.end_reason()),
+                error => unreadable(&error.end_reason().to_string()),
             })?;
         let object = Object::parse(&bytes).map_err(|error| unreadable(&error.to_string()))?;
         // The reply can be a `Status` instead of the object. It is refused here, because it would otherwise be taken
@@ -167,10 +167,10 @@ fn early_reply(end: &EndReason<'_>) -> EarlyReply {
 
 fn is_apply(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
-    types.any(|value| value.as_bytes().starts_with(APPLY.as_bytes()))
+    types.any(|value| value.as_bytes().starts_with(APPLY_TYPE_PREFIX.as_bytes()))
 }
 
-fn dry_run(uri: &Uri) -> String {
+fn dry_run_uri(uri: &Uri) -> String {
     let path = uri.path();
     match uri.query() {
         None | Some("") => format!("{path}?dryRun=All"),
@@ -201,7 +201,7 @@ mod tests {
             // refuses such a request.
             ("/a?dryRun=None", "/a?dryRun=None&dryRun=All"),
         ] {
-            assert_eq!(dry_run(&uri.parse().unwrap()), expected, "{uri}");
+            assert_eq!(dry_run_uri(&uri.parse().unwrap()), expected, "{uri}");
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::accounts::{AccessTarget, Accounts, TokenDenied, UserSession};
 
-type UntilDenied = Pin<Box<dyn Future<Output = TokenDenied> + Send>>;
+type DenialFuture = Pin<Box<dyn Future<Output = TokenDenied> + Send>>;
 
 #[derive(Clone)]
 pub(crate) struct WatchedRight {
@@ -46,7 +46,7 @@ impl WatchedRight {
         }
     }
 
-    fn until_denied(&self) -> UntilDenied {
+    fn wait_until_denied(&self) -> DenialFuture {
         let right = self.clone();
         Box::pin(async move {
             let Self {
@@ -56,7 +56,7 @@ impl WatchedRight {
                 required_permission,
                 ..
             } = &right;
-            let denied = accounts.until_denied(session, target, *required_permission).await;
+            let denied = accounts.wait_until_denied(session, target, *required_permission).await;
             let (AccessTarget::Cluster(cluster) | AccessTarget::Drivers(cluster)) = target;
             tracing::info!(cluster, by = %session.user.name, "a request is ended: {denied}");
             denied
@@ -68,26 +68,26 @@ impl WatchedRight {
         let guard = extensions.remove::<TunnelGuard>();
         let end_token = guard
             .as_ref()
-            .map_or_else(CancellationToken::new, |guard| guard.connection_ended.child_token());
-        let (until_denied, end) = (self.until_denied(), end_token.clone());
+            .map_or_else(CancellationToken::new, |guard| guard.connection_end_token.child_token());
+        let (until_denied, end) = (self.wait_until_denied(), end_token.clone());
         let watching = AbortOnDropHandle::new(tokio::spawn(async move {
             until_denied.await;
             end.cancel();
         }));
         extensions.insert(TunnelGuard {
             permit: Arc::new((guard, watching)),
-            connection_ended: end_token,
+            connection_end_token: end_token,
         });
     }
 
     /// Returns a body that ends with an error when the user loses the permission for the request.
-    pub(crate) fn body(&self, body: Body) -> Body {
+    pub(crate) fn watch_body(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
         }
         Body::new(WatchedBody {
             body,
-            until_denied: Some(self.until_denied()),
+            until_denied: Some(self.wait_until_denied()),
         })
     }
 }
@@ -95,7 +95,7 @@ impl WatchedRight {
 struct WatchedBody {
     body: Body,
     /// Waits until the user loses the permission for the request; `None` after the body has ended.
-    until_denied: Option<UntilDenied>,
+    until_denied: Option<DenialFuture>,
 }
 
 impl http_body::Body for WatchedBody {

@@ -108,7 +108,7 @@ impl RestError {
         }
     }
 
-    pub(super) fn word(&self) -> &'static str {
+    pub(super) fn label(&self) -> &'static str {
         match self.form().0 {
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "no-route",
             StatusCode::UNAUTHORIZED => "unauthorized",
@@ -136,7 +136,7 @@ impl RestError {
         };
         let message = format!("errcode{separator}{}, {message}", code.number());
         let reply_status = match name {
-            "VALIDATION_ERROR" => statuses.of_reply(status),
+            "VALIDATION_ERROR" => statuses.reply_status(status),
             _ => status,
         };
         let mut response = json_reply(reply_status, json!({"code_name": name, "message": message}).to_string());

@@ -102,7 +102,7 @@ impl RestCall<'_> {
         let name = parsed.map_err(|error| RestError::Validation(error.to_string()))?;
         let created = self.accounts.create_user(&self.actor()?, &name, false, &[]).await;
         match created {
-            Ok(created) => Ok(user(&created)),
+            Ok(created) => Ok(user_json(&created)),
             Err(AccountsError::Exists(..)) => Err(RestError::UserExists(name.to_string())),
             Err(error) => Err(error.into()),
         }
@@ -113,7 +113,7 @@ impl RestCall<'_> {
         let name = UserName::plain(self.parameter).map_err(|_| not_found())?;
         let matching_user = self.directory.users().find(|user| user.name == name);
         matching_user
-            .map(|matching_user| user(matching_user))
+            .map(|matching_user| user_json(matching_user))
             .ok_or_else(not_found)
     }
 
@@ -156,7 +156,7 @@ impl RestCall<'_> {
         let creator = &self.caller()?.session.user;
         let created = self.accounts.create_cluster(&self.actor()?, Some(creator), &name).await;
         match created {
-            Ok(created) => Ok(cluster(&created)),
+            Ok(created) => Ok(cluster_json(&created)),
             Err(AccountsError::Exists(..)) => Err(RestError::ClusterExists(id)),
             Err(error) => Err(error.into()),
         }
@@ -171,14 +171,14 @@ impl RestCall<'_> {
                 info.cluster_id.eq_ignore_ascii_case(&id) && info.project_id.eq_ignore_ascii_case(&project)
             })
         });
-        self.visible(matching_cluster, id)
+        self.visible_cluster_json(matching_cluster, id)
     }
 
     /// Returns the cluster whose ID is in the query. Several projects can register the same ID. Then this is the
     /// cluster of the project that registered it first.
     fn query_by_cluster_id(&self) -> Result<Value, RestError> {
         let id = self.cluster_id()?;
-        self.visible(self.directory.first_with_platform_id(&id), id)
+        self.visible_cluster_json(self.directory.first_with_platform_id(&id), id)
     }
 
     fn cluster_id(&self) -> Result<String, RestError> {
@@ -190,11 +190,15 @@ impl RestCall<'_> {
         pair.map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
 
-    fn visible(&self, matching_cluster: Option<&Arc<RegisteredCluster>>, id: String) -> Result<Value, RestError> {
+    fn visible_cluster_json(
+        &self,
+        matching_cluster: Option<&Arc<RegisteredCluster>>,
+        id: String,
+    ) -> Result<Value, RestError> {
         let user = &self.caller()?.session.user;
         matching_cluster
             .filter(|cluster| self.directory.permission(user, cluster) >= Some(Permission::Read))
-            .map(|matching_cluster| cluster(matching_cluster))
+            .map(|matching_cluster| cluster_json(matching_cluster))
             .ok_or(RestError::ClusterNotFound(id))
     }
 
@@ -205,7 +209,7 @@ impl RestCall<'_> {
             .create_register_token(&self.actor()?, cluster, false)
             .await;
         match created {
-            Ok(token) => Ok(register_tokens(cluster, &token.value, token.created_at)),
+            Ok(token) => Ok(register_tokens_json(cluster, &token.value, token.created_at)),
             Err(AccountsError::Exists(..)) => Err(RestError::RegisterTokenExists(cluster.id.clone())),
             Err(error) => Err(error.into()),
         }
@@ -216,7 +220,7 @@ impl RestCall<'_> {
         let cluster = self.cluster()?;
         let register_token = cluster.register_token.as_ref();
         let token = register_token.ok_or_else(|| RestError::RegisterTokenNotFound(cluster.id.clone()))?;
-        Ok(register_tokens(cluster, &Secret(String::new()), token.created_at))
+        Ok(register_tokens_json(cluster, &Secret(String::new()), token.created_at))
     }
 
     async fn put_credentials(&self) -> Result<Value, RestError> {
@@ -236,7 +240,7 @@ impl RestCall<'_> {
     fn get_credentials(&self) -> Result<Value, RestError> {
         let not_found = || RestError::ClusterNotFound(self.parameter.to_owned());
         let cluster = self.directory.cluster(self.parameter).ok_or_else(not_found)?;
-        let credentials = credentials(cluster)?;
+        let credentials = required_credentials(cluster)?;
         let servers: Vec<String> = credentials.servers().collect();
         Ok(json!({
             "ID": 0,
@@ -251,7 +255,7 @@ impl RestCall<'_> {
 
     fn get_client_credentials(&self) -> Result<Value, RestError> {
         let cluster = self.cluster()?;
-        let credentials = credentials(cluster)?;
+        let credentials = required_credentials(cluster)?;
         Ok(json!({
             "cluster_id": cluster.id,
             "server_address_path": format!("/tunnels/clusters/{}/", cluster.identifier),
@@ -269,12 +273,12 @@ fn require_field(field: &str, value: String) -> Result<String, RestError> {
     Ok(value)
 }
 
-fn credentials(cluster: &RegisteredCluster) -> Result<&ClusterCredentials, RestError> {
+fn required_credentials(cluster: &RegisteredCluster) -> Result<&ClusterCredentials, RestError> {
     let credentials = cluster.credentials.as_deref();
     credentials.ok_or_else(|| RestError::CredentialsNotFound(cluster.id.clone()))
 }
 
-fn user(user: &User) -> Value {
+fn user_json(user: &User) -> Value {
     json!({
         "ID": user.id,
         "Name": user.name.as_str(),
@@ -285,7 +289,7 @@ fn user(user: &User) -> Value {
     })
 }
 
-fn cluster(cluster: &RegisteredCluster) -> Value {
+fn cluster_json(cluster: &RegisteredCluster) -> Value {
     let provider = match cluster.provider {
         Provider::Plain => 1,
         Provider::Bcs => 2,
@@ -299,7 +303,7 @@ fn cluster(cluster: &RegisteredCluster) -> Value {
     })
 }
 
-fn register_tokens(cluster: &RegisteredCluster, token: &Secret, created_at: Moment) -> Value {
+fn register_tokens_json(cluster: &RegisteredCluster, token: &Secret, created_at: Moment) -> Value {
     json!([{
         "id": 0,
         "cluster_id": cluster.id,

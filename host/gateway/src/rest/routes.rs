@@ -43,7 +43,7 @@ pub(super) struct RestRow {
     pub(super) action: RestAction,
 }
 
-const fn row(method: &'static str, path: &'static str, needs: AllowedCallers, action: RestAction) -> RestRow {
+const fn new_row(method: &'static str, path: &'static str, needs: AllowedCallers, action: RestAction) -> RestRow {
     RestRow {
         method,
         path,
@@ -56,18 +56,18 @@ const fn row(method: &'static str, path: &'static str, needs: AllowedCallers, ac
 /// its credentials, because whoever has the register token can replace the credentials.
 #[rustfmt::skip]
 pub(super) const ROUTES: [RestRow; 12] = [
-    row("POST", "/users", AllowedCallers::SuperUser, RestAction::CreateUser),
-    row("GET", "/users/{name}", AllowedCallers::SuperUser, RestAction::GetUser),
-    row("POST", "/users/{name}/tokens", AllowedCallers::SuperUser, RestAction::CreateToken),
-    row("POST", "/clusters", AllowedCallers::User, RestAction::CreateCluster),
-    row("POST", "/clusters/bcs", AllowedCallers::User, RestAction::CreateBcsCluster),
-    row("GET", "/clusters/bcs/query_by_id", AllowedCallers::User, RestAction::QueryById),
-    row("GET", "/clusters/bcs/query_by_cluster_id", AllowedCallers::User, RestAction::QueryByClusterId),
-    row("POST", "/clusters/{name}/register_tokens", AllowedCallers::Cluster(Permission::Write), RestAction::CreateRegisterToken),
-    row("GET", "/clusters/{name}/register_tokens", AllowedCallers::Cluster(Permission::Write), RestAction::GetRegisterToken),
-    row("PUT", "/clusters/{name}/credentials", AllowedCallers::Nothing, RestAction::PutCredentials),
-    row("GET", "/clusters/{name}/credentials", AllowedCallers::SuperUser, RestAction::GetCredentials),
-    row("GET", "/clusters/{name}/client_credentials", AllowedCallers::Cluster(Permission::Read), RestAction::GetClientCredentials),
+    new_row("POST", "/users", AllowedCallers::SuperUser, RestAction::CreateUser),
+    new_row("GET", "/users/{name}", AllowedCallers::SuperUser, RestAction::GetUser),
+    new_row("POST", "/users/{name}/tokens", AllowedCallers::SuperUser, RestAction::CreateToken),
+    new_row("POST", "/clusters", AllowedCallers::User, RestAction::CreateCluster),
+    new_row("POST", "/clusters/bcs", AllowedCallers::User, RestAction::CreateBcsCluster),
+    new_row("GET", "/clusters/bcs/query_by_id", AllowedCallers::User, RestAction::QueryById),
+    new_row("GET", "/clusters/bcs/query_by_cluster_id", AllowedCallers::User, RestAction::QueryByClusterId),
+    new_row("POST", "/clusters/{name}/register_tokens", AllowedCallers::Cluster(Permission::Write), RestAction::CreateRegisterToken),
+    new_row("GET", "/clusters/{name}/register_tokens", AllowedCallers::Cluster(Permission::Write), RestAction::GetRegisterToken),
+    new_row("PUT", "/clusters/{name}/credentials", AllowedCallers::Nothing, RestAction::PutCredentials),
+    new_row("GET", "/clusters/{name}/credentials", AllowedCallers::SuperUser, RestAction::GetCredentials),
+    new_row("GET", "/clusters/{name}/client_credentials", AllowedCallers::Cluster(Permission::Read), RestAction::GetClientCredentials),
 ];
 
 type Rows = Vec<&'static RestRow>;
@@ -83,7 +83,7 @@ static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
     router
 });
 
-pub(super) fn find(method: &Method, path: &str) -> Result<(&'static RestRow, String), RestError> {
+pub(super) fn find_row(method: &Method, path: &str) -> Result<(&'static RestRow, String), RestError> {
     let rest = path.strip_prefix("/rest").unwrap_or(path);
     let path_match = ROUTER
         .at(rest.strip_suffix('/').unwrap_or(rest))
@@ -119,7 +119,7 @@ mod tests {
             ("GET", "/rest/clusters/a/b/c", None),
             ("GET", "/rest//users/a", None),
         ] {
-            let route = find(&method.parse().unwrap(), path).ok();
+            let route = find_row(&method.parse().unwrap(), path).ok();
             let actual = route.as_ref().map(|(row, name)| (row.action, name.as_str()));
             assert_eq!(actual, expected, "{method} {path}");
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::rules::{self, AllowedRights, GROUP, MANAGED_BY};
+use super::rules::{self, AllowedRights, MANAGED_BY_LABEL, RBAC_GROUP};
 use crate::accounts::{GrantedBinding, GrantedRole, RegisteredCluster};
 
 /// The label of the objects that a gateway writes into a cluster. The value is a hash that identifies the cluster.
@@ -21,21 +21,21 @@ pub(super) struct WantedBindings {
     pub(super) roles: BTreeSet<GrantedRole>,
 }
 
-pub(super) fn path(namespace: Option<&str>) -> String {
+pub(super) fn collection_path(namespace: Option<&str>) -> String {
     match namespace {
-        Some(name) => format!("/apis/{GROUP}/v1/namespaces/{name}/rolebindings"),
-        None => format!("/apis/{GROUP}/v1/clusterrolebindings"),
+        Some(name) => format!("/apis/{RBAC_GROUP}/v1/namespaces/{name}/rolebindings"),
+        None => format!("/apis/{RBAC_GROUP}/v1/clusterrolebindings"),
     }
 }
 
-pub(super) fn path_of(binding: &Value) -> Option<String> {
+pub(super) fn binding_path(binding: &Value) -> Option<String> {
     let text = |pointer| binding.pointer(pointer).and_then(Value::as_str);
-    let collection = path(text("/metadata/namespace"));
+    let collection = collection_path(text("/metadata/namespace"));
     Some(format!("{collection}/{}", text("/metadata/name")?))
 }
 
-pub(super) fn is_own(object: &Value) -> bool {
-    let (label, value) = MANAGED_BY;
+pub(super) fn is_managed(object: &Value) -> bool {
+    let (label, value) = MANAGED_BY_LABEL;
     let labels = object.pointer("/metadata/labels");
     labels.and_then(|labels| labels.get(label)?.as_str()) == Some(value)
 }
@@ -43,16 +43,16 @@ pub(super) fn is_own(object: &Value) -> bool {
 /// Returns the labels of the objects that a gateway writes into this cluster. The value of [`CLUSTER_LABEL`] is a hash
 /// of the cluster's random identifier. Another installation of the gateway gives the same cluster another identifier,
 /// so the labels of its objects differ.
-fn labels(cluster: &RegisteredCluster) -> [(&'static str, String); 2] {
-    let (managed_by, value) = MANAGED_BY;
+fn binding_labels(cluster: &RegisteredCluster) -> [(&'static str, String); 2] {
+    let (managed_by, value) = MANAGED_BY_LABEL;
     [
         (managed_by, value.to_owned()),
         (CLUSTER_LABEL, hash(&[&cluster.identifier])),
     ]
 }
 
-pub(super) fn selector(cluster: &RegisteredCluster) -> String {
-    let labels = labels(cluster).map(|(label, value)| format!("{label}={value}"));
+pub(super) fn label_selector_query(cluster: &RegisteredCluster) -> String {
+    let labels = binding_labels(cluster).map(|(label, value)| format!("{label}={value}"));
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("labelSelector", &labels.join(",")).finish()
 }
@@ -62,10 +62,10 @@ pub(super) fn wanted_bindings(
     grants: &BTreeSet<GrantedBinding>,
     allowed: &AllowedRights,
 ) -> WantedBindings {
-    let granted = || grants.iter().filter(|grant| allowed.check(grant.role).is_ok());
+    let granted = || grants.iter().filter(|grant| allowed.check_role(grant.role).is_ok());
     let bindings = granted().filter_map(|grant| {
-        let binding = binding(cluster, grant);
-        Some((path_of(&binding)?, binding))
+        let binding = binding_for(cluster, grant);
+        Some((binding_path(&binding)?, binding))
     });
     WantedBindings {
         bindings: bindings.collect(),
@@ -73,7 +73,7 @@ pub(super) fn wanted_bindings(
     }
 }
 
-fn binding(cluster: &RegisteredCluster, grant: &GrantedBinding) -> Value {
+fn binding_for(cluster: &RegisteredCluster, grant: &GrantedBinding) -> Value {
     let (user, role) = (grant.user.as_str(), grant.role.as_str());
     let name = format!("admittance-{}", hash(&[&cluster.identifier, user, role]));
     let kind = match grant.namespace {
@@ -88,14 +88,14 @@ fn binding(cluster: &RegisteredCluster, grant: &GrantedBinding) -> Value {
             .iter()
             .map(|name| ("namespace".to_owned(), name.as_str().into())),
     );
-    metadata.insert("labels".to_owned(), json!(BTreeMap::from(labels(cluster))));
+    metadata.insert("labels".to_owned(), json!(BTreeMap::from(binding_labels(cluster))));
     metadata.insert("annotations".to_owned(), json!({USER_ANNOTATION: user}));
     json!({
-        "apiVersion": format!("{GROUP}/v1"),
+        "apiVersion": format!("{RBAC_GROUP}/v1"),
         "kind": kind,
         "metadata": metadata,
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": rules::name(grant.role)},
-        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": grant.user.impersonated_name()}],
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": rules::cluster_role_name(grant.role)},
+        "subjects": [{"apiGroup": RBAC_GROUP, "kind": "User", "name": grant.user.impersonated_name()}],
     })
 }
 

@@ -25,7 +25,7 @@ impl RoleTable {
     /// Returns the mistakes in the file.
     pub fn read(path: &Path, allowed: &AllowedRights) -> Result<Self, Mistakes> {
         let (path, allowed) = (path.to_owned(), allowed.clone());
-        FileValue::load([path.clone()], move || read(&path, &allowed)).map(Self)
+        FileValue::load([path.clone()], move || read_grants(&path, &allowed)).map(Self)
     }
 
     pub(super) fn contents(&self) -> watch::Receiver<Arc<BTreeSet<RoleGrant>>> {
@@ -50,17 +50,17 @@ impl RoleTable {
     }
 }
 
-fn read(path: &Path, allowed: &AllowedRights) -> Result<BTreeSet<RoleGrant>, Mistakes> {
+fn read_grants(path: &Path, allowed: &AllowedRights) -> Result<BTreeSet<RoleGrant>, Mistakes> {
     document::read_value(path, |root| {
         let mut fields = root.object()?;
-        let entries = readers::list_of(|node: &Node<'_>| entry(node, allowed));
+        let entries = readers::list_of(|node: &Node<'_>| parse_entry(node, allowed));
         let fix = "list the roles of users; [] takes all roles of the configuration away";
         let grants = fields.get_required("roles", fix, entries);
         Some(grants?.into_iter().flatten().collect())
     })
 }
 
-fn entry(node: &Node<'_>, allowed: &AllowedRights) -> Option<Vec<RoleGrant>> {
+fn parse_entry(node: &Node<'_>, allowed: &AllowedRights) -> Option<Vec<RoleGrant>> {
     let mut fields = node.object()?;
     let fix = "write the name of a user, such as plain:alice";
     let user = fields.get_required("user", fix, readers::parse_with(UserName::plain));
@@ -68,7 +68,7 @@ fn entry(node: &Node<'_>, allowed: &AllowedRights) -> Option<Vec<RoleGrant>> {
     let clusters = fields.get_required("cluster", fix, Node::parse::<GrantedClusters>);
     let role = |node: &Node<'_>| {
         let role = node.word::<GrantedRole>()?;
-        node.accept(allowed.check(role).map(|()| role))
+        node.accept(allowed.check_role(role).map(|()| role))
     };
     let fix = "list roles, such as [workloads-view]";
     let roles = fields.get_required("roles", fix, readers::list_of(role));
@@ -99,7 +99,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("roles.yaml");
         std::fs::write(&path, text).unwrap();
-        read(&path, &AllowedRights(allowed.iter().copied().collect())).map_err(|mistakes| mistakes.to_string())
+        read_grants(&path, &AllowedRights(allowed.iter().copied().collect())).map_err(|mistakes| mistakes.to_string())
     }
 
     #[test]

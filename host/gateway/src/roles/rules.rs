@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::accounts::GrantedRole;
 
-pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
+pub(super) const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 /// The label, and its value, of every object that a gateway writes into a cluster.
-pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance-gateway");
+pub(super) const MANAGED_BY_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance-gateway");
 
 /// A right with which a user could read secrets, or take over workloads or the cluster. The operator must allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,8 +45,8 @@ const MANAGE_VERBS: [&str; 8] = [
     "delete",
     "deletecollection",
 ];
-const SERVICES: [&str; 2] = ["services", "endpoints"];
-const WORKLOADS: [(&str, &[&str]); 4] = [
+const SERVICE_RESOURCES: [&str; 2] = ["services", "endpoints"];
+const WORKLOAD_RESOURCES: [(&str, &[&str]); 4] = [
     ("", &["pods", "replicationcontrollers", "replicationcontrollers/scale"]),
     (
         "apps",
@@ -77,7 +77,7 @@ const READABLE_WITH_WORKLOADS: [&str; 8] = [
 /// The subresources through which a user reaches into a Pod. To read them is as dangerous as to write them.
 const POD_ACCESS_SUBRESOURCES: [&str; 4] = ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy"];
 /// The resources of the core group that `cluster-readonly` may read. Secrets and access to Pods and nodes are left out.
-const CORE: [&str; 20] = [
+const CORE_RESOURCES: [&str; 20] = [
     "bindings",
     "componentstatuses",
     "configmaps",
@@ -117,18 +117,18 @@ const OTHER_GROUPS: [&str; 18] = [
     "networking.k8s.io",
     "node.k8s.io",
     "policy",
-    GROUP,
+    RBAC_GROUP,
     "scheduling.k8s.io",
     "storage.k8s.io",
 ];
 
 impl AllowedRights {
-    fn allow(&self, danger: Danger) -> bool {
+    fn is_allowed(&self, danger: Danger) -> bool {
         self.0.contains(&danger)
     }
 
-    pub(super) fn check(&self, role: GrantedRole) -> Result<(), String> {
-        if role == GrantedRole::ClusterManage && !self.allow(Danger::ClusterManage) {
+    pub(super) fn check_role(&self, role: GrantedRole) -> Result<(), String> {
+        if role == GrantedRole::ClusterManage && !self.is_allowed(Danger::ClusterManage) {
             return Err(format!(
                 "{role} may do everything, so it is granted only if `dialect.gateway.roles.allow` names it: write \
                  `allow: [{}]`, or grant other roles",
@@ -139,17 +139,17 @@ impl AllowedRights {
     }
 }
 
-pub(super) fn name(role: GrantedRole) -> String {
+pub(super) fn cluster_role_name(role: GrantedRole) -> String {
     format!("admittance:{role}")
 }
 
 pub(super) fn cluster_role(role: GrantedRole, allowed: &AllowedRights) -> Value {
-    let (label, value) = MANAGED_BY;
+    let (label, value) = MANAGED_BY_LABEL;
     json!({
-        "apiVersion": format!("{GROUP}/v1"),
+        "apiVersion": format!("{RBAC_GROUP}/v1"),
         "kind": "ClusterRole",
-        "metadata": {"name": name(role), "labels": {label: value}},
-        "rules": rules(role, allowed),
+        "metadata": {"name": cluster_role_name(role), "labels": {label: value}},
+        "rules": rules_of_role(role, allowed),
     })
 }
 
@@ -157,28 +157,30 @@ pub(super) fn cluster_role(role: GrantedRole, allowed: &AllowedRights) -> Value 
 /// can do so.
 pub fn cluster_roles(allowed: &AllowedRights) -> Vec<Value> {
     let roles = GrantedRole::ALL.into_iter();
-    let granted = roles.filter(|role| allowed.check(*role).is_ok());
+    let granted = roles.filter(|role| allowed.check_role(*role).is_ok());
     granted.map(|role| cluster_role(role, allowed)).collect()
 }
 
 /// Returns the rules that let the agent's account write bindings to these roles, but to no other roles.
 pub fn rules_of_writer(allowed: &AllowedRights) -> Vec<Value> {
-    let roles = GrantedRole::ALL.into_iter().filter(|role| allowed.check(*role).is_ok());
-    let names: Vec<String> = roles.map(name).collect();
+    let roles = GrantedRole::ALL
+        .into_iter()
+        .filter(|role| allowed.check_role(*role).is_ok());
+    let names: Vec<String> = roles.map(cluster_role_name).collect();
     vec![
-        json!({"apiGroups": [GROUP], "resources": ["clusterroles"], "verbs": ["get", "bind"], "resourceNames": names}),
+        json!({"apiGroups": [RBAC_GROUP], "resources": ["clusterroles"], "verbs": ["get", "bind"], "resourceNames": names}),
         json!({
-            "apiGroups": [GROUP],
+            "apiGroups": [RBAC_GROUP],
             "resources": ["clusterrolebindings", "rolebindings"],
             "verbs": ["get", "list", "create", "patch", "delete"],
         }),
     ]
 }
 
-fn rules(role: GrantedRole, allowed: &AllowedRights) -> Vec<Value> {
+fn rules_of_role(role: GrantedRole, allowed: &AllowedRights) -> Vec<Value> {
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     let workloads = |verbs: &[&str]| {
-        let workloads = WORKLOADS.map(|(group, resources)| rule(group, resources, verbs));
+        let workloads = WORKLOAD_RESOURCES.map(|(group, resources)| rule(group, resources, verbs));
         let mut rules = Vec::from(workloads);
         rules.push(rule("", &READABLE_WITH_WORKLOADS, &READ_VERBS));
         rules
@@ -190,20 +192,20 @@ fn rules(role: GrantedRole, allowed: &AllowedRights) -> Vec<Value> {
         ],
         GrantedRole::ClusterReadonly => {
             let mut rules = vec![
-                rule("", &CORE, &READ_VERBS),
+                rule("", &CORE_RESOURCES, &READ_VERBS),
                 json!({"apiGroups": OTHER_GROUPS, "resources": ["*"], "verbs": READ_VERBS}),
             ];
-            if allowed.allow(Danger::Secrets) {
+            if allowed.is_allowed(Danger::Secrets) {
                 rules.push(rule("", &["secrets"], &READ_VERBS));
             }
             rules
         }
-        GrantedRole::ServicesView => vec![rule("", &SERVICES, &READ_VERBS)],
-        GrantedRole::ServicesManage => vec![rule("", &SERVICES, &MANAGE_VERBS)],
+        GrantedRole::ServicesView => vec![rule("", &SERVICE_RESOURCES, &READ_VERBS)],
+        GrantedRole::ServicesManage => vec![rule("", &SERVICE_RESOURCES, &MANAGE_VERBS)],
         GrantedRole::WorkloadsView => workloads(&READ_VERBS),
         GrantedRole::WorkloadsManage => {
             let mut rules = workloads(&MANAGE_VERBS);
-            if allowed.allow(Danger::Exec) {
+            if allowed.is_allowed(Danger::Exec) {
                 rules.push(rule("", &POD_ACCESS_SUBRESOURCES, &["get", "create"]));
             }
             rules
@@ -215,7 +217,7 @@ fn rules(role: GrantedRole, allowed: &AllowedRights) -> Vec<Value> {
 mod tests {
     use super::*;
 
-    fn text(role: GrantedRole, allowed: &[Danger]) -> String {
+    fn rules_text(role: GrantedRole, allowed: &[Danger]) -> String {
         let allowed = AllowedRights(allowed.iter().copied().collect());
         cluster_role(role, &allowed)["rules"].to_string()
     }
@@ -224,10 +226,10 @@ mod tests {
     fn dangerous_rights_are_granted_only_if_the_operator_allows_them() {
         for role in GrantedRole::ALL {
             if role == GrantedRole::ClusterManage {
-                assert!(AllowedRights::default().check(role).is_err());
+                assert!(AllowedRights::default().check_role(role).is_err());
                 continue;
             }
-            let rules = text(role, &[]);
+            let rules = rules_text(role, &[]);
             for dangerous in ["exec", "attach", "portforward", "proxy", "secrets", "\"\\*\"]"] {
                 let is_readonly_of_groups = role == GrantedRole::ClusterReadonly && dangerous.contains('*');
                 assert!(
@@ -244,11 +246,11 @@ mod tests {
 
     #[test]
     fn rights_that_the_operator_allows_are_granted() {
-        assert!(text(GrantedRole::WorkloadsManage, &[Danger::Exec]).contains("pods/exec"));
+        assert!(rules_text(GrantedRole::WorkloadsManage, &[Danger::Exec]).contains("pods/exec"));
         // The role `workloads-view` may only read. But to read `pods/exec` means to run a command in a container, so
         // the role never includes it.
-        assert!(!text(GrantedRole::WorkloadsView, &Danger::ALL).contains("pods/exec"));
-        assert!(text(GrantedRole::ClusterReadonly, &[Danger::Secrets]).contains("\"secrets\""));
+        assert!(!rules_text(GrantedRole::WorkloadsView, &Danger::ALL).contains("pods/exec"));
+        assert!(rules_text(GrantedRole::ClusterReadonly, &[Danger::Secrets]).contains("\"secrets\""));
         assert_eq!(cluster_roles(&AllowedRights::default()).len(), 5);
         assert_eq!(cluster_roles(&AllowedRights([Danger::ClusterManage].into())).len(), 6);
     }

@@ -10,7 +10,7 @@ use admittance_net::{
     bearer::read_header,
     causes,
     tls::ClientTls,
-    upstream::{UpstreamConnector, connector},
+    upstream::{UpstreamConnector, new_connector},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::{SinkExt, StreamExt};
@@ -20,21 +20,21 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_tungstenite::tungstenite::{Bytes, Message, handshake::client::generate_key};
 
-use super::{PassResult, RoleSync, warn_of_unknown};
+use super::{PassResult, RoleSync, warn_of_unknown_names};
 use crate::{
     accounts::{
         AccountsError, GrantEdit, GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidRoleGrant,
         InvalidUserName, RoleGrant, UserName,
     },
-    tunnel::connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, pauses, websocket},
+    tunnel::connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, open_websocket, reconnect_backoff},
 };
 
 /// The largest message from the authorization system, in bytes. It may be a list of all roles.
-const LARGEST: usize = 16 << 20;
+const LARGEST_MESSAGE: usize = 16 << 20;
 /// The time without any message after which a subscription counts as lost. This program sends a ping every 20 s, and
 /// the answer counts as a message.
-const SILENCE: Duration = Duration::from_secs(60);
-const PING: Duration = Duration::from_secs(20);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
 const LARGEST_SECRET: usize = 4096;
 
 /// The settings of the subscription to an authorization system that sends roles.
@@ -88,7 +88,7 @@ struct PolicyChange {
     role: GrantedRole,
     resource_type: ResourceType,
     resource_instance: ResourceInstance,
-    #[serde(default = "common")]
+    #[serde(default = "common_policy")]
     policy_from: GrantSource,
 }
 
@@ -120,7 +120,7 @@ struct ResourceInstance {
     namespace: String,
 }
 
-fn common() -> GrantSource {
+fn common_policy() -> GrantSource {
     GrantSource::CommonPolicy
 }
 
@@ -197,12 +197,12 @@ impl RoleSync {
         let Some(config) = &self.config.subscription else {
             return std::future::pending().await;
         };
-        let connector = connector(config.tls.clone(), TIMEOUT);
-        let mut pauses = pauses();
+        let connector = new_connector(config.tls.clone(), TIMEOUT);
+        let mut pauses = reconnect_backoff();
         let subscription_loop = async {
             loop {
                 let start = Instant::now();
-                let why = match self.receive(config, &connector).await {
+                let why = match self.receive_messages(config, &connector).await {
                     Ok(never) => match never {},
                     Err(why) => why,
                 };
@@ -213,13 +213,13 @@ impl RoleSync {
                 if start.elapsed() > LONGEST_PAUSE {
                     pauses.reset();
                 }
-                sleep(pauses.after_failure()).await;
+                sleep(pauses.pause_after_failure()).await;
             }
         };
         let ((), ()) = tokio::join!(subscription_loop, config.tls.keep_fresh());
     }
 
-    async fn receive(
+    async fn receive_messages(
         &self,
         config: &SubscriptionConfig,
         connector: &UpstreamConnector,
@@ -229,7 +229,7 @@ impl RoleSync {
         let login = BASE64_STANDARD.encode(format!("{}:{secret}", config.app_code));
         let headers = vec![(AUTHORIZATION.as_str(), format!("Basic {login}"))];
         let key = generate_key();
-        let socket = websocket(connector, config.url.clone(), &key, headers, LARGEST);
+        let socket = open_websocket(connector, config.url.clone(), &key, headers, LARGEST_MESSAGE);
         let (socket, _) = socket.await.map_err(|error| match error {
             ConnectError::Header => "the URL or the secret cannot be sent".to_owned(),
             error => error.to_string(),
@@ -238,19 +238,19 @@ impl RoleSync {
         *self.subscription_problem.lock() = None;
         let (mut sink, mut messages) = socket.split();
         let mut passes = self.pass.subscribe();
-        let mut waiting: Vec<UnacknowledgedChange> = Vec::new();
-        let mut pings = tokio::time::interval(PING);
+        let mut unacknowledged_changes: Vec<UnacknowledgedChange> = Vec::new();
+        let mut pings = tokio::time::interval(PING_INTERVAL);
         loop {
             let replies: Vec<Message> = tokio::select! {
-                next_message = timeout(SILENCE, messages.next()) => {
-                    let message = next_message.map_err(|_| format!("nothing arrived for {SILENCE:?}"))?.ok_or("the other side closed it")?.map_err(|error| causes::chain(&error))?;
+                next_message = timeout(SILENCE_TIMEOUT, messages.next()) => {
+                    let message = next_message.map_err(|_| format!("nothing arrived for {SILENCE_TIMEOUT:?}"))?.ok_or("the other side closed it")?.map_err(|error| causes::chain(&error))?;
                     if let Message::Text(text) = message {
-                        waiting.extend(self.take_message(&text).await);
+                        unacknowledged_changes.extend(self.take_message(&text).await);
                     }
-                    acknowledgements(config, &mut waiting, &passes.borrow())
+                    acknowledgements(config, &mut unacknowledged_changes, &passes.borrow())
                 }
                 // `changed` fails only after its sender was dropped, and `self` owns the sender.
-                _ = passes.changed() => acknowledgements(config, &mut waiting, &passes.borrow_and_update()),
+                _ = passes.changed() => acknowledgements(config, &mut unacknowledged_changes, &passes.borrow_and_update()),
                 _ = pings.tick() => vec![Message::Ping(Bytes::new())],
             };
             for reply in replies {
@@ -268,12 +268,12 @@ impl RoleSync {
         let message: ReceivedMessage = serde_json::from_str(text)
             .inspect_err(|error| tracing::warn!(%error, "a message of the subscription cannot be read"))
             .ok()?;
-        let stored = match message.kind.as_str() {
+        let store_outcome = match message.kind.as_str() {
             "data" => self.store_change(&message.data).await,
             "list" => self.store_list(&message.data).await,
             _ => return None,
         };
-        match stored {
+        match store_outcome {
             Ok((revision, cluster)) => Some(UnacknowledgedChange {
                 worker_id: message.worker_id,
                 data_id: message.data_id,
@@ -298,9 +298,9 @@ impl RoleSync {
         };
         let edit = match change.operation {
             GrantOperation::Add => {
-                let allowed = self.config.allowed.check(grant.role);
-                allowed.map_err(MessageError::NotAllowed)?;
-                warn_of_unknown(&directory, &grant);
+                let role_check = self.config.allowed.check_role(grant.role);
+                role_check.map_err(MessageError::NotAllowed)?;
+                warn_of_unknown_names(&directory, &grant);
                 GrantEdit::Add(grant)
             }
             GrantOperation::Delete => GrantEdit::Remove(grant),
@@ -316,8 +316,8 @@ impl RoleSync {
             .filter(|change| matches!(change.operation, GrantOperation::Add))
             .map(|change| {
                 let grant = change.grant()?;
-                let allowed = self.config.allowed.check(grant.role);
-                allowed.map_err(MessageError::NotAllowed)?;
+                let role_check = self.config.allowed.check_role(grant.role);
+                role_check.map_err(MessageError::NotAllowed)?;
                 Ok(grant)
             })
             .collect::<Result<_, MessageError>>()?;
@@ -326,13 +326,14 @@ impl RoleSync {
     }
 }
 
-/// Removes from `waiting` the changes that are written in all affected clusters, and returns their acknowledgements.
+/// Removes from `unacknowledged_changes` the changes that are written in all affected clusters, and returns their
+/// acknowledgements.
 fn acknowledgements(
     config: &SubscriptionConfig,
-    waiting: &mut Vec<UnacknowledgedChange>,
+    unacknowledged_changes: &mut Vec<UnacknowledgedChange>,
     pass: &PassResult,
 ) -> Vec<Message> {
-    let written_changes = waiting.extract_if(.., |change| change.is_written(pass));
+    let written_changes = unacknowledged_changes.extract_if(.., |change| change.is_written(pass));
     let messages = written_changes.map(|change| {
         let text = json!({
             "app_code": config.app_code,

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     PassResult, RoleSync,
     bindings::{self, WantedBindings},
-    rules::{self, GROUP},
+    rules::{self, RBAC_GROUP},
 };
 use crate::{
     accounts::{Directory, GrantedBinding, GrantedRole, RegisteredCluster},
@@ -24,16 +24,17 @@ use crate::{
 };
 
 /// The interval at which the role bindings of every cluster are compared with the grants, even if nothing has changed.
-const PERIOD: Duration = Duration::from_secs(300);
+const REWRITE_PERIOD: Duration = Duration::from_secs(300);
 /// The pause between a change of grants and the writing, so that changes in quick succession are written together.
-const PAUSE: Duration = Duration::from_millis(200);
-/// The pause after the roles of a cluster could not be written. It grows with each further failure, up to `LAST_RETRY`.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_secs(60);
+const MIN_PAUSE: Duration = Duration::from_millis(200);
+/// The pause after the roles of a cluster could not be written. It grows with each further failure, up to
+/// `MAX_RETRY_DELAY`.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// The maximum number of clusters whose roles are written at the same time.
-const WRITES: usize = 8;
+const MAX_CONCURRENT_CLUSTERS: usize = 8;
 const FIELD_MANAGER: &str = "fieldManager=admittance-gateway&force=true";
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
@@ -58,7 +59,7 @@ enum WriteError {
 #[derive(Debug)]
 struct LastWrite {
     grants: BTreeSet<GrantedBinding>,
-    at: Instant,
+    written_at: Instant,
 }
 
 impl RoleSync {
@@ -67,12 +68,12 @@ impl RoleSync {
         let mut changes = self.accounts.changes();
         let mut tunnels = self.kubernetes.tunnel_changes();
         let mut last_writes: HashMap<String, LastWrite> = HashMap::new();
-        let mut retries = Backoff::new(FIRST_RETRY, LAST_RETRY);
+        let mut retries = Backoff::new(MIN_RETRY_DELAY, MAX_RETRY_DELAY);
         let mut reported_problems = BTreeMap::new();
         loop {
             tunnels.mark_unchanged();
             let directory = changes.borrow_and_update().clone();
-            let mut pause = PERIOD;
+            let mut pause = REWRITE_PERIOD;
             if let Some(directory) = directory {
                 let unwritten = self.write_pass(&directory, &mut last_writes).await;
                 for (cluster, problem) in &unwritten {
@@ -83,7 +84,7 @@ impl RoleSync {
                 if unwritten.is_empty() {
                     retries.reset();
                 } else {
-                    pause = retries.after_failure();
+                    pause = retries.pause_after_failure();
                 }
                 reported_problems.clone_from(&unwritten);
                 self.pass.send_replace(PassResult {
@@ -97,12 +98,12 @@ impl RoleSync {
                 _ = tunnels.changed() => {}
                 () = sleep(pause) => {}
             }
-            sleep(PAUSE).await;
+            sleep(MIN_PAUSE).await;
         }
     }
 
     /// Writes the roles of every cluster that is due: its grants have changed, or its roles were last compared
-    /// [`PERIOD`] ago.
+    /// [`REWRITE_PERIOD`] ago.
     async fn write_pass(
         &self,
         directory: &Directory,
@@ -113,9 +114,9 @@ impl RoleSync {
         let due: Vec<_> = clusters
             .filter_map(|cluster| {
                 let grants = directory.bindings_in(cluster).unwrap_or(&none);
-                let is_current = last_writes
-                    .get(&cluster.id)
-                    .is_some_and(|last_write| last_write.grants == *grants && last_write.at.elapsed() < PERIOD);
+                let is_current = last_writes.get(&cluster.id).is_some_and(|last_write| {
+                    last_write.grants == *grants && last_write.written_at.elapsed() < REWRITE_PERIOD
+                });
                 (!is_current).then_some((cluster.clone(), grants.clone()))
             })
             .collect();
@@ -124,7 +125,7 @@ impl RoleSync {
                 let result = self.write_cluster(&cluster, &grants).await;
                 (cluster, grants, result)
             })
-            .buffer_unordered(WRITES)
+            .buffer_unordered(MAX_CONCURRENT_CLUSTERS)
             .collect()
             .await;
         let mut unwritten = BTreeMap::new();
@@ -132,7 +133,7 @@ impl RoleSync {
             match result {
                 Ok(()) => {
                     let at = Instant::now();
-                    last_writes.insert(cluster.id.clone(), LastWrite { grants, at });
+                    last_writes.insert(cluster.id.clone(), LastWrite { grants, written_at: at });
                 }
                 // A cluster whose agent has never reported cannot be reached. This is an error only if there are role
                 // bindings to write.
@@ -152,9 +153,12 @@ impl RoleSync {
         cluster: &RegisteredCluster,
         grants: &BTreeSet<GrantedBinding>,
     ) -> Result<(), WriteError> {
-        let writer = ClusterWriter { roles: self, cluster };
+        let writer = ClusterWriter {
+            role_sync: self,
+            cluster,
+        };
         let WantedBindings { bindings, roles } = bindings::wanted_bindings(cluster, grants, &self.config.allowed);
-        let mut stored = writer.list().await?;
+        let mut stored = writer.list_bindings().await?;
         for role in roles {
             writer.ensure_role(role).await?;
         }
@@ -183,17 +187,17 @@ impl RoleSync {
 }
 
 struct ClusterWriter<'a> {
-    roles: &'a RoleSync,
+    role_sync: &'a RoleSync,
     cluster: &'a RegisteredCluster,
 }
 
 impl ClusterWriter<'_> {
     /// Returns the role bindings that a gateway wrote for this cluster, by their paths.
-    async fn list(&self) -> Result<BTreeMap<String, Value>, WriteError> {
-        let selector = bindings::selector(self.cluster);
+    async fn list_bindings(&self) -> Result<BTreeMap<String, Value>, WriteError> {
+        let selector = bindings::label_selector_query(self.cluster);
         let mut all = BTreeMap::new();
         for collection in ["clusterrolebindings", "rolebindings"] {
-            let path = format!("/apis/{GROUP}/v1/{collection}?{selector}&limit={PAGE}");
+            let path = format!("/apis/{RBAC_GROUP}/v1/{collection}?{selector}&limit={PAGE_SIZE}");
             let mut next = String::new();
             loop {
                 let mut page = self
@@ -202,7 +206,7 @@ impl ClusterWriter<'_> {
                     .unwrap_or_default();
                 let items = page.get_mut("items").map(Value::take).unwrap_or_default();
                 for item in items.as_array().into_iter().flatten() {
-                    all.extend(bindings::path_of(item).map(|path| (path, item.clone())));
+                    all.extend(bindings::binding_path(item).map(|path| (path, item.clone())));
                 }
                 match page.pointer("/metadata/continue").and_then(Value::as_str) {
                     Some(token) if !token.is_empty() => {
@@ -217,10 +221,10 @@ impl ClusterWriter<'_> {
     }
 
     async fn ensure_role(&self, role: GrantedRole) -> Result<(), WriteError> {
-        let expected_role = rules::cluster_role(role, &self.roles.config.allowed);
-        let path = format!("/apis/{GROUP}/v1/clusterroles/{}", rules::name(role));
+        let expected_role = rules::cluster_role(role, &self.role_sync.config.allowed);
+        let path = format!("/apis/{RBAC_GROUP}/v1/clusterroles/{}", rules::cluster_role_name(role));
         if let Some(stored) = self.get(&path).await? {
-            if !bindings::is_own(&stored) {
+            if !bindings::is_managed(&stored) {
                 return Err(WriteError::Foreign(path));
             }
             if stored.get("rules") == expected_role.get("rules") {
@@ -262,7 +266,7 @@ impl ClusterWriter<'_> {
 
     /// Returns the object in the reply to a request, or `None` if the API server replies that there is none.
     async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Option<Value>, WriteError> {
-        let call = self.roles.kubernetes.call(self.cluster, &method, path, body);
+        let call = self.role_sync.kubernetes.call(self.cluster, &method, path, body);
         let (status, reply) = call.await?;
         let message = || {
             let message = reply.get("message").and_then(Value::as_str);

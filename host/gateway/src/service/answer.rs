@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The value of the label `cluster` for requests to unknown clusters.
-const UNKNOWN: &str = "unknown";
+const UNKNOWN_CLUSTER: &str = "unknown";
 
 struct ForwardableRequest {
     drivers: Arc<ClusterDrivers>,
@@ -50,15 +50,15 @@ impl Inner {
         }
         let (mut head, body) = request.into_parts();
         if let Some(accounts) = &self.accounts
-            && rest::is_rest(head.uri.path())
+            && rest::is_rest_path(head.uri.path())
         {
             return self.answer_management(accounts, &head, body, started).await;
         }
         let services = self.services.as_ref();
         let is_service = services.is_some_and(|services| services.find(head.uri.path()).is_some());
-        let protocol = websocket_tokens::token(&head.headers)
+        let protocol = websocket_tokens::bearer_token(&head.headers)
             .is_some()
-            .then(|| websocket_tokens::first_other(&head.headers))
+            .then(|| websocket_tokens::first_other_protocol(&head.headers))
             .flatten();
         let (recipient, forwarded) = match self.admit(&mut head).await {
             Ok(ForwardableRequest {
@@ -79,7 +79,7 @@ impl Inner {
                     self.forward(&mut head, body, &drivers, namespaces, is_mesos)
                         .await
                         .map(|(response, passage)| match &watched_right {
-                            Some(watched_right) => (response.map(|body| watched_right.body(body)), passage),
+                            Some(watched_right) => (response.map(|body| watched_right.watch_body(body)), passage),
                             None => (response, passage),
                         });
                 let recipient = ServiceRecipient {
@@ -94,7 +94,7 @@ impl Inner {
         let (response, own_status, passage) = match forwarded {
             Ok((mut response, passage)) => {
                 let driver_status = response.status();
-                *response.status_mut() = statuses.of_reply(driver_status);
+                *response.status_mut() = statuses.reply_status(driver_status);
                 if let Some(protocol) = protocol.filter(|_| driver_status == StatusCode::SWITCHING_PROTOCOLS) {
                     response.headers_mut().entry(SEC_WEBSOCKET_PROTOCOL).or_insert(protocol);
                 }
@@ -107,7 +107,7 @@ impl Inner {
                 (response, error.own_status(), Passage::Ended(passage))
             }
         };
-        count(own_status, passage, recipient.as_ref(), started);
+        record_metrics(own_status, passage, recipient.as_ref(), started);
         ServiceReply {
             response,
             passage,
@@ -118,7 +118,7 @@ impl Inner {
     async fn answer_management(&self, accounts: &Accounts, head: &Parts, body: Body, started: Instant) -> ServiceReply {
         let answer = rest::answer(accounts, head, body, self.limits, self.statuses).await;
         let passage = Passage::Ended(answer.word);
-        count(answer.response.status(), passage, None, started);
+        record_metrics(answer.response.status(), passage, None, started);
         ServiceReply {
             response: answer.response,
             passage,
@@ -133,21 +133,21 @@ impl Inner {
         if let Some(services) = &self.services
             && let Some(target) = services.find(head.uri.path())
         {
-            return self.admit_to(services, target, head).await;
+            return self.admit_to_service(services, target, head).await;
         }
         head.uri = path::driver_path(&head.uri)?.into();
         if ![Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method) {
             return Err(GatewayError::Method);
         }
-        consoles::name_cluster(head);
-        let cluster = cluster(&head.headers)?.to_owned();
+        consoles::set_cluster_header(head);
+        let cluster = requested_cluster(&head.headers)?.to_owned();
         let holder = self
-            .holder(head, &cluster, || {
+            .find_holder(head, &cluster, || {
                 permission::needed_permission(head, &self.plain_groups)
             })
             .await?;
         if !self.forward_token {
-            tokens::remove(&mut head.headers);
+            tokens::remove_tokens(&mut head.headers);
         }
         let drivers = self.clusters.find(&cluster).await?;
         if consoles::is_console(head) {
@@ -160,7 +160,7 @@ impl Inner {
         })
     }
 
-    async fn admit_to(
+    async fn admit_to_service(
         &self,
         services: &Services,
         target: ServiceTarget<'_>,
@@ -169,14 +169,14 @@ impl Inner {
         let required_permission = target.rewrite(head)?;
         let name = match target {
             ServiceTarget::Service(..) => EVERY_CLUSTER.to_owned(),
-            ServiceTarget::KubernetesDriver => cluster(&head.headers)?.to_owned(),
+            ServiceTarget::KubernetesDriver => requested_cluster(&head.headers)?.to_owned(),
         };
-        let holder = self.holder(head, &name, || required_permission).await?;
+        let holder = self.find_holder(head, &name, || required_permission).await?;
         if !self.forward_token {
-            tokens::remove(&mut head.headers);
+            tokens::remove_tokens(&mut head.headers);
         }
         let drivers = match target {
-            ServiceTarget::Service(route, drivers) => Services::servers(route, drivers)?,
+            ServiceTarget::Service(route, drivers) => Services::registered_drivers(route, drivers)?,
             ServiceTarget::KubernetesDriver => services.kubernetes_driver(&name).await?,
         };
         Ok(ForwardableRequest {
@@ -187,7 +187,7 @@ impl Inner {
     }
 
     /// Returns the holder of the request's token, or an error if the holder does not have the needed permission.
-    async fn holder(
+    async fn find_holder(
         &self,
         head: &Parts,
         cluster: &str,
@@ -219,14 +219,14 @@ impl Inner {
             Some(namespaces) => namespaces.check_path(head)?,
         };
         let (body, cut_off, passage) = if is_mesos && body::is_yaml(head) {
-            let body = body::convert(head, body, self.limits).await?;
+            let body = body::convert_yaml(head, body, self.limits).await?;
             (body, CutOff::default(), Passage::Changed)
         } else {
             let (body, cut_off) = body::stream_body(head, body, self.limits).await?;
             (body, cut_off, Passage::Untouched)
         };
         let body = match namespaces.filter(|_| remaining == RemainingCheck::Body) {
-            Some(namespaces) => namespaces.checked_body(head, body, &drivers.id, self.limits).await?,
+            Some(namespaces) => namespaces.check_body(head, body, &drivers.id, self.limits).await?,
             None => body,
         };
         let mut request = Request::new(body);
@@ -253,7 +253,7 @@ async fn answer_kubernetes(kubernetes: &KubernetesProxy, request: Request<Body>,
     });
     let response = reply.response;
     let passage = response.extensions().get().copied().unwrap_or(Passage::Untouched);
-    count(response.status(), passage, recipient.as_ref(), started);
+    record_metrics(response.status(), passage, recipient.as_ref(), started);
     ServiceReply {
         response,
         passage,
@@ -261,7 +261,7 @@ async fn answer_kubernetes(kubernetes: &KubernetesProxy, request: Request<Body>,
     }
 }
 
-fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
+fn requested_cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
     // If the header has several values, they must be equal, because a driver could read any of them.
     let mut values = headers.get_all(CLUSTER_HEADER).iter();
     let first = values.next().ok_or(GatewayError::NoCluster)?;
@@ -280,9 +280,9 @@ fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
 
 /// Counts a request in the metrics. All unknown clusters share one label. Otherwise, a client could create any number
 /// of labels with requests for clusters that do not exist.
-fn count(own_status: StatusCode, passage: Passage, recipient: Option<&ServiceRecipient>, started: Instant) {
+fn record_metrics(own_status: StatusCode, passage: Passage, recipient: Option<&ServiceRecipient>, started: Instant) {
     let cluster_name = recipient.and_then(|to| to.cluster.as_deref());
-    let cluster = cluster_name.unwrap_or(UNKNOWN).to_owned();
+    let cluster = cluster_name.unwrap_or(UNKNOWN_CLUSTER).to_owned();
     counter!(
         metric_names::GATEWAY_REQUESTS,
         "cluster" => cluster.clone(), "status" => status_class(own_status), "passage" => passage.as_str()

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use admittance_bcs::routes::Permission;
 use admittance_net::{
     causes,
-    upstream::{UpstreamConnector, connector},
+    upstream::{UpstreamConnector, new_connector},
 };
 use admittance_watch::file;
 use bytes::Bytes;
@@ -62,7 +62,7 @@ enum VerifyError {
 
 impl TokenEndpoint {
     pub(super) fn new(config: EndpointConfig) -> Self {
-        let connector = connector(config.tls.clone(), config.timeout);
+        let connector = new_connector(config.tls.clone(), config.timeout);
         Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
             cache: AnswerCache::new(config.cache),
@@ -74,8 +74,8 @@ impl TokenEndpoint {
     pub(super) async fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<(), GatewayError> {
         let text =
             std::str::from_utf8(token).map_err(|_| GatewayError::Unauthorized("the token is not valid UTF-8"))?;
-        let action = self.action(access);
-        let body = verify_body(text, action, access);
+        let action = self.action_for(access);
+        let body = verification_body(text, action, access);
         let key = CacheKey::new(&body);
         let (allowed, source) = match self.cache.get(&key) {
             Some(allowed) => (allowed, "cache"),
@@ -106,7 +106,7 @@ impl TokenEndpoint {
         }
     }
 
-    fn action<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
+    fn action_for<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
         match access.required_permission {
             Permission::Hooks => &self.config.hooks_action,
             // A GET request needs `Write` only if it opens a console. This is more than reading, so the server is asked
@@ -160,7 +160,7 @@ impl TokenEndpoint {
 
 /// Returns the body of a check. Servers with version 1 of `permissions/verify` read only the first four fields of the
 /// body, and servers with version 2 read all fields.
-fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
+fn verification_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
     let body = json!({
         "user_token": token,
         // Some servers also decide about resources that are not clusters. This member tells such a server that

@@ -34,21 +34,21 @@ struct TokenFileHolder {
     name: Arc<str>,
     digest: TokenDigest,
     clusters: BTreeMap<ClusterId, Permission>,
-    every: Option<Permission>,
+    default_permission: Option<Permission>,
     /// The namespaces that the token may use; `None` for all.
     namespaces: Option<GatewayNamespaces>,
 }
 
 impl TokenFileHolder {
     fn permission(&self, cluster: &str) -> Option<Permission> {
-        self.clusters.get(cluster).copied().or(self.every)
+        self.clusters.get(cluster).copied().or(self.default_permission)
     }
 }
 
 impl TokenTable {
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         let path = path.to_owned();
-        FileValue::load([path.clone()], move || read(&path)).map(Self)
+        FileValue::load([path.clone()], move || read_holders(&path)).map(Self)
     }
 
     /// Returns the holder of this token, if the holder may send the request. The time that the search for the token
@@ -58,11 +58,11 @@ impl TokenTable {
         token: &[u8],
         access: AccessRequest<'_>,
     ) -> Result<(Arc<str>, Option<GatewayNamespaces>), GatewayError> {
-        let digest = TokenDigest::of(token);
+        let digest = TokenDigest::of_token(token);
         let holders = self.0.current();
         let mut matching_holder = None;
         for holder in holders.iter() {
-            if holder.digest.is(&digest).into() {
+            if holder.digest.equals(&digest).into() {
                 matching_holder = matching_holder.or(Some(holder));
             }
         }
@@ -108,48 +108,48 @@ impl TokenTable {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<TokenFileHolder>, Mistakes> {
+fn read_holders(path: &Path) -> Result<Vec<TokenFileHolder>, Mistakes> {
     document::read_value(path, |root| {
         let mut fields = root.object()?;
         let fix = "list the users of the gateway; [] admits no user";
-        fields.get_required("tokens", fix, holders)
+        fields.get_required("tokens", fix, parse_holders)
     })
 }
 
-fn holders(node: &Node<'_>) -> Option<Vec<TokenFileHolder>> {
+fn parse_holders(node: &Node<'_>) -> Option<Vec<TokenFileHolder>> {
     let mut names = BTreeSet::new();
     let mut digests = BTreeSet::new();
     let mut holders = Vec::new();
     for node in node.list()? {
-        let Some((holder, digest)) = holder(&node) else {
+        let Some((holder, digest)) = parse_holder(&node) else {
             continue;
         };
         if !names.insert(holder.name.clone()) {
             let message = format!("duplicate name {:?}", holder.name);
-            node.wrong(message, "give each user a unique name");
+            node.add_mistake(message, "give each user a unique name");
         }
         if !digests.insert(digest.to_ascii_lowercase()) {
-            node.wrong("an earlier user has the same token", "give each user a unique token");
+            node.add_mistake("an earlier user has the same token", "give each user a unique token");
         }
         holders.push(holder);
     }
     Some(holders)
 }
 
-fn holder<'a>(node: &Node<'a>) -> Option<(TokenFileHolder, &'a str)> {
+fn parse_holder<'a>(node: &Node<'a>) -> Option<(TokenFileHolder, &'a str)> {
     let mut fields = node.object()?;
     let name = fields.get_required("name", "say whose it is", Node::text);
     let digest = |node: &Node<'a>| Some((node.parse::<TokenDigest>()?, node.text()?));
     let fix = "write what `printf %s \"$TOKEN\" | sha256sum` prints";
     let digest = fields.get_required("sha256", fix, digest);
-    let clusters = fields.get_required("clusters", "write `{ BCS-MESOS-10001: Read }`", clusters);
+    let clusters = fields.get_required("clusters", "write `{ BCS-MESOS-10001: Read }`", parse_clusters);
     let namespaces = fields.get_optional("namespaces", readers::list_of(readers::text));
     let ((digest, digest_text), (clusters, every)) = (digest?, clusters?);
     let holder = TokenFileHolder {
         name: name?.into(),
         digest,
         clusters,
-        every,
+        default_permission: every,
         namespaces: namespaces.map(|names| GatewayNamespaces(Arc::new(names.into_iter().collect()))),
     };
     Some((holder, digest_text))
@@ -157,7 +157,7 @@ fn holder<'a>(node: &Node<'a>) -> Option<(TokenFileHolder, &'a str)> {
 
 type Permissions = (BTreeMap<ClusterId, Permission>, Option<Permission>);
 
-fn clusters(node: &Node<'_>) -> Option<Permissions> {
+fn parse_clusters(node: &Node<'_>) -> Option<Permissions> {
     let (mut clusters, mut every) = (BTreeMap::new(), None);
     for (id, node) in node.map()? {
         let permission = node.word::<Permission>();
@@ -165,11 +165,11 @@ fn clusters(node: &Node<'_>) -> Option<Permissions> {
             every = permission;
             continue;
         }
-        match (ClusterId::of_node(id), permission) {
+        match (ClusterId::from_node_name(id), permission) {
             (Ok(id), Some(permission)) => {
                 clusters.insert(id, permission);
             }
-            (Err(error), _) => node.wrong(error.to_string(), "write `*` for all others"),
+            (Err(error), _) => node.add_mistake(error.to_string(), "write `*` for all others"),
             (Ok(_), None) => {}
         }
     }
@@ -189,18 +189,18 @@ mod tests {
 - { name: nobody, sha256: NOBODY, clusters: {} }
 ";
 
-    fn digest(token: &str) -> String {
+    fn digest_hex(token: &str) -> String {
         use sha2::{Digest, Sha256};
         hex::encode(Sha256::digest(token))
     }
 
-    fn text() -> String {
+    fn token_file_text() -> String {
         ["READER", "WRITER", "ADMIN", "NOBODY"]
             .iter()
-            .fold(TOKENS.to_owned(), |text, token| text.replace(token, &digest(token)))
+            .fold(TOKENS.to_owned(), |text, token| text.replace(token, &digest_hex(token)))
     }
 
-    fn table(text: &str) -> (tempfile::TempDir, Result<TokenTable, Mistakes>) {
+    fn read_table(text: &str) -> (tempfile::TempDir, Result<TokenTable, Mistakes>) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens.yaml");
         std::fs::write(&path, text).unwrap();
@@ -208,7 +208,7 @@ mod tests {
         (directory, table)
     }
 
-    fn access(cluster: &str, required_permission: Permission) -> AccessRequest<'_> {
+    fn access_request(cluster: &str, required_permission: Permission) -> AccessRequest<'_> {
         AccessRequest {
             cluster,
             method: &Method::GET,
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_token_in_a_file_has_the_permissions_of_its_entry() {
         use Permission::{Hooks, Read, Write};
-        let (_directory, table) = table(&text());
+        let (_directory, table) = read_table(&token_file_text());
         let table = table.unwrap();
         assert_eq!(table.len(), 4);
         // (token, cluster, greatest permission of the token for the cluster)
@@ -237,7 +237,7 @@ mod tests {
             ("NOBODY", "BCS-1", None),
         ] {
             for required_permission in Permission::ALL {
-                let admission = table.admit(token.as_bytes(), access(cluster, required_permission));
+                let admission = table.admit(token.as_bytes(), access_request(cluster, required_permission));
                 let is_allowed =
                     greatest_permission.is_some_and(|greatest_permission| greatest_permission >= required_permission);
                 match admission {
@@ -255,8 +255,8 @@ mod tests {
                 }
             }
         }
-        for token in ["", "reader", "READER2", &digest("READER")] {
-            let admission = table.admit(token.as_bytes(), access("BCS-1", Read));
+        for token in ["", "reader", "READER2", &digest_hex("READER")] {
+            let admission = table.admit(token.as_bytes(), access_request("BCS-1", Read));
             assert_eq!(
                 admission.unwrap_err(),
                 GatewayError::Unauthorized("unknown token"),
@@ -278,16 +278,16 @@ mod tests {
             ("tokens: [{}]\n", "tokens[0].clusters: missing"),
             ("tokens: [{ name: a, sha256: abc, clusters: {} }]\n", "64 hexadecimal digits"),
             ("tokens: [{ name: a, token: secret }]\n", "unknown field"),
-            (&text().replace("Hooks", "hooks"), "case matters: write Hooks"),
-            (&text().replace("BCS-1", "B S"), "is not a valid cluster ID"),
-            (&text().replace("writer", "reader"), "duplicate name \"reader\""),
-            (&text().replace(&digest("WRITER"), &digest("READER").to_uppercase()), "the same token"),
+            (&token_file_text().replace("Hooks", "hooks"), "case matters: write Hooks"),
+            (&token_file_text().replace("BCS-1", "B S"), "is not a valid cluster ID"),
+            (&token_file_text().replace("writer", "reader"), "duplicate name \"reader\""),
+            (&token_file_text().replace(&digest_hex("WRITER"), &digest_hex("READER").to_uppercase()), "the same token"),
         ] {
-            let (_directory, table) = table(text);
+            let (_directory, table) = read_table(text);
             let mistakes = table.unwrap_err().to_string();
             assert!(mistakes.contains(part), "{text}: {mistakes}");
         }
-        let (_directory, table) = table("tokens: []\n");
+        let (_directory, table) = read_table("tokens: []\n");
         assert_eq!(table.unwrap().len(), 0);
     }
 }

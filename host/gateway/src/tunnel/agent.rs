@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 use admittance_net::{
     causes,
     tls::ClientTls,
-    upstream::{UpstreamConnector, connector},
+    upstream::{UpstreamConnector, new_connector},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -19,16 +19,16 @@ use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 
-use self::cluster::ReadCredentials;
+use self::cluster::Credentials;
 pub use self::cluster::{AgentCredentials, ApiServers};
 use super::{
-    LARGEST_OF_GATEWAY,
-    connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, at_path, excerpt, pauses, websocket},
+    LARGEST_GATEWAY_MESSAGE,
+    connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, excerpt, open_websocket, reconnect_backoff, uri_at_path},
     serve_agent,
 };
 use crate::{
     accounts::Secret,
-    kubernetes::headers::{CLUSTER, MODULE, MODULES, PARAMS, PATH, TOKEN},
+    kubernetes::headers::{AGENT_MODULES, CLUSTER_ID_HEADER, MODULE_HEADER, PARAMS_HEADER, TOKEN_HEADER, TUNNEL_PATH},
     metric_names,
 };
 
@@ -36,7 +36,7 @@ use crate::{
 const LONGEST_REPLY: usize = 64 << 10;
 /// An agent opens a new tunnel when it has new credentials. The previous tunnel stays open for this time, so that the
 /// requests in it can end.
-const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
+const PREVIOUS_TUNNEL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The settings of an agent: the gateway to which it reports, and the sources of what it reports.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub struct AgentConfig {
     pub servers: ApiServers,
     pub credentials: AgentCredentials,
     /// The interval at which the agent reads the cluster's credentials and addresses and reports them.
-    pub period: Duration,
+    pub report_period: Duration,
     /// Whether the agent keeps a tunnel to the gateway open. If not, the gateway connects to the reported addresses.
     pub has_tunnel: bool,
 }
@@ -58,7 +58,7 @@ pub struct AgentConfig {
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 #[debug("ReportedCredentials")]
 struct ReportedCredentials {
-    credentials: ReadCredentials,
+    credentials: Credentials,
     servers: Vec<Uri>,
 }
 
@@ -83,11 +83,14 @@ enum AgentError {
 impl AgentConfig {
     /// Reads the credentials of the cluster and the addresses of its API servers. If only the addresses cannot be read,
     /// the addresses in `previous`, which were read before, are used again.
-    async fn read(&self, previous: Option<&ReportedCredentials>) -> Result<ReportedCredentials, AgentError> {
+    async fn read_credentials(
+        &self,
+        previous: Option<&ReportedCredentials>,
+    ) -> Result<ReportedCredentials, AgentError> {
         let credentials = self.credentials.read().await?;
         let servers = self.servers.list(&credentials).await.unwrap_or_else(|error| {
             let previous = previous.map(|previous| previous.servers.clone());
-            let servers = previous.unwrap_or_else(|| self.servers.fallback(&credentials));
+            let servers = previous.unwrap_or_else(|| self.servers.fallback_servers(&credentials));
             tracing::warn!(%error, ?servers, "the addresses of API servers stay as they were");
             servers
         });
@@ -99,12 +102,16 @@ impl AgentConfig {
 pub async fn run(config: AgentConfig, status: watch::Sender<AgentStatus>) {
     let (sender, current) = watch::channel(None);
     let agent = Agent {
-        connector: connector(config.tls.clone(), TIMEOUT),
+        connector: new_connector(config.tls.clone(), TIMEOUT),
         config,
         status,
     };
     agent.set_status(|_| {});
-    tokio::join!(agent.report(sender), agent.hold(current), agent.config.tls.keep_fresh());
+    tokio::join!(
+        agent.keep_reporting(sender),
+        agent.keep_tunnel_open(current),
+        agent.config.tls.keep_fresh()
+    );
 }
 
 struct Agent {
@@ -121,20 +128,20 @@ impl Agent {
         gauge!(metric_names::AGENT_TUNNEL).set(f64::from(u8::from(status.has_tunnel)));
     }
 
-    async fn report(&self, current: watch::Sender<Option<ReportedCredentials>>) {
+    async fn keep_reporting(&self, current: watch::Sender<Option<ReportedCredentials>>) {
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
-        let mut pauses = pauses();
+        let mut pauses = reconnect_backoff();
         let mut last = None;
         loop {
             let previous = current.borrow().clone();
-            let result = match self.config.read(previous.as_ref()).await {
+            let result = match self.config.read_credentials(previous.as_ref()).await {
                 Ok(credentials) => {
                     current.send_if_modified(|current| {
                         let is_new = current.as_ref() != Some(&credentials);
                         *current = Some(credentials.clone());
                         is_new
                     });
-                    self.put(&client, &credentials).await
+                    self.put_credentials(&client, &credentials).await
                 }
                 Err(error) => Err(error),
             };
@@ -142,9 +149,9 @@ impl Agent {
             self.set_status(|status| status.is_reported = reported.is_ok());
             let pause = if reported.is_ok() {
                 pauses.reset();
-                self.config.period
+                self.config.report_period
             } else {
-                pauses.after_failure()
+                pauses.pause_after_failure()
             };
             match &reported {
                 reported if last.as_ref() == Some(reported) => {}
@@ -161,21 +168,21 @@ impl Agent {
         }
     }
 
-    async fn put(
+    async fn put_credentials(
         &self,
         client: &Client<UpstreamConnector, Full<Bytes>>,
-        current: &ReportedCredentials,
+        credentials: &ReportedCredentials,
     ) -> Result<(), AgentError> {
         let body = json!({
             "register_token": self.config.register_token.0,
-            "server_addresses": current.addresses(),
-            "cacert_data": current.credentials.ca,
-            "user_token": current.credentials.token,
+            "server_addresses": credentials.addresses(),
+            "cacert_data": credentials.credentials.ca,
+            "user_token": credentials.credentials.token,
         });
         let path = format!("/rest/clusters/{}/credentials", self.config.cluster);
         let mut request = Request::new(Full::new(Bytes::from(body.to_string())));
         *request.method_mut() = Method::PUT;
-        *request.uri_mut() = at_path(&self.config.gateway, &path)?;
+        *request.uri_mut() = uri_at_path(&self.config.gateway, &path)?;
         let json = HeaderValue::from_static("application/json");
         request.headers_mut().insert(CONTENT_TYPE, json);
         let replied = tokio::time::timeout(TIMEOUT, client.request(request)).await;
@@ -195,11 +202,11 @@ impl Agent {
         }
     }
 
-    async fn hold(&self, mut current: watch::Receiver<Option<ReportedCredentials>>) {
+    async fn keep_tunnel_open(&self, mut current: watch::Receiver<Option<ReportedCredentials>>) {
         if !self.config.has_tunnel {
             return std::future::pending().await;
         }
-        let mut pauses = pauses();
+        let mut pauses = reconnect_backoff();
         loop {
             // `wait_for` fails only after its sender was dropped. That does not happen here, because the task that owns
             // the sender runs as long as this future.
@@ -209,7 +216,7 @@ impl Agent {
             current.mark_unchanged();
             let Some(credentials) = credentials else { continue };
             let opened = Instant::now();
-            match self.open(&credentials).await {
+            match self.open_tunnel(&credentials).await {
                 Ok(tunnel) => {
                     tracing::info!(cluster = self.config.cluster, "the tunnel to the gateway is open");
                     self.set_status(|status| status.has_tunnel = true);
@@ -220,7 +227,7 @@ impl Agent {
                             tracing::warn!(why, "the tunnel to the gateway has ended; opening another");
                         }
                         _ = current.changed() => {
-                            tokio::spawn(tokio::time::timeout(PREVIOUS_TUNNEL, tunnel));
+                            tokio::spawn(tokio::time::timeout(PREVIOUS_TUNNEL_TIMEOUT, tunnel));
                             pauses.reset();
                             continue;
                         }
@@ -233,28 +240,29 @@ impl Agent {
             if opened.elapsed() > LONGEST_PAUSE {
                 pauses.reset();
             }
-            tokio::time::sleep(pauses.after_failure()).await;
+            tokio::time::sleep(pauses.pause_after_failure()).await;
         }
     }
 
-    async fn open(
+    async fn open_tunnel(
         &self,
-        current: &ReportedCredentials,
+        credentials: &ReportedCredentials,
     ) -> Result<impl Future<Output = String> + Send + use<>, AgentError> {
         let params = json!({
-            "address": current.addresses(),
-            "userToken": current.credentials.token,
-            "caCert": BASE64_STANDARD.encode(&current.credentials.ca),
+            "address": credentials.addresses(),
+            "userToken": credentials.credentials.token,
+            "caCert": BASE64_STANDARD.encode(&credentials.credentials.ca),
         });
-        let uri = at_path(&self.config.gateway, PATH)?;
+        let uri = uri_at_path(&self.config.gateway, TUNNEL_PATH)?;
         let headers = vec![
-            (MODULE, MODULES[0].to_owned()),
-            (CLUSTER, self.config.cluster.clone()),
-            (TOKEN, self.config.register_token.0.clone()),
-            (PARAMS, BASE64_STANDARD.encode(params.to_string())),
+            (MODULE_HEADER, AGENT_MODULES[0].to_owned()),
+            (CLUSTER_ID_HEADER, self.config.cluster.clone()),
+            (TOKEN_HEADER, self.config.register_token.0.clone()),
+            (PARAMS_HEADER, BASE64_STANDARD.encode(params.to_string())),
         ];
-        let (socket, _) = websocket(&self.connector, uri, &generate_key(), headers, LARGEST_OF_GATEWAY).await?;
-        let allowed = current.servers.iter().map(|server| {
+        let (socket, _) =
+            open_websocket(&self.connector, uri, &generate_key(), headers, LARGEST_GATEWAY_MESSAGE).await?;
+        let allowed = credentials.servers.iter().map(|server| {
             let port = server.port_u16().unwrap_or(443);
             format!("{}:{port}", server.host().unwrap_or_default())
         });

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, futures::Notified};
 
 /// Limits how much memory one part of a budget can take. A part gets more memory only while it holds less than three
 /// times the memory that is still free in the whole budget.
-const SHARE: usize = 3;
+const FREE_FACTOR: usize = 3;
 
 /// A limit on memory, in bytes. It can be a part of a larger budget: then each charge also counts in the larger budget.
 /// All charges are released when the budget is dropped.
@@ -45,7 +45,7 @@ impl Budget {
     pub fn charge(&self, bytes: usize) -> Result<(), &Self> {
         let parent = self.parent.as_deref();
         if let Some(parent) = parent
-            && self.charged_bytes() >= parent.free().saturating_mul(SHARE)
+            && self.charged_bytes() >= parent.free_bytes().saturating_mul(FREE_FACTOR)
         {
             return Err(parent);
         }
@@ -72,7 +72,7 @@ impl Budget {
         }
     }
 
-    pub(super) fn released(&self) -> Notified<'_> {
+    pub(super) fn release_notification(&self) -> Notified<'_> {
         self.released.notified()
     }
 
@@ -80,16 +80,16 @@ impl Budget {
         self.charged_bytes.load(Ordering::Acquire)
     }
 
-    fn free(&self) -> usize {
+    fn free_bytes(&self) -> usize {
         self.limit.saturating_sub(self.charged_bytes())
     }
 
     /// Returns whether one of the larger budgets to which this budget belongs is almost full: less than `1 / divisor`
     /// of its limit is free. This budget itself is not checked.
-    pub(super) fn has_less_than_one_in(&self, divisor: usize) -> bool {
+    pub(super) fn has_scarce_parent(&self, divisor: usize) -> bool {
         self.parent
             .as_deref()
-            .is_some_and(|parent| parent.free() < parent.limit / divisor || parent.has_less_than_one_in(divisor))
+            .is_some_and(|parent| parent.free_bytes() < parent.limit / divisor || parent.has_scarce_parent(divisor))
     }
 
     pub(super) fn shares_budget(&self, other: &Self) -> bool {
@@ -140,6 +140,6 @@ mod tests {
         });
         assert_eq!(charges, [768, 192, 48, 12]);
         assert!(gateway.part(1024).charge(1).is_ok());
-        assert!(users[0].has_less_than_one_in(2) && !gateway.has_less_than_one_in(2));
+        assert!(users[0].has_scarce_parent(2) && !gateway.has_scarce_parent(2));
     }
 }

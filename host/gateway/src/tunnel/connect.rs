@@ -37,8 +37,9 @@ pub(crate) enum ConnectError {
     Header,
 }
 
-/// Opens a WebSocket whose messages have at most `largest` bytes. Returns it with the headers of the server's reply.
-pub(crate) async fn websocket(
+/// Opens a WebSocket whose messages have at most `largest_message` bytes. Returns it with the headers of the server's
+/// reply.
+pub(crate) async fn open_websocket(
     connector: &UpstreamConnector,
     uri: Uri,
     key: &str,
@@ -53,12 +54,12 @@ pub(crate) async fn websocket(
 > {
     let websocket = uri.to_string().replacen("http", "ws", 1);
     let mut request = websocket.into_client_request().map_err(|_| ConnectError::Header)?;
-    request.headers_mut().insert(SEC_WEBSOCKET_KEY, header(key)?);
+    request.headers_mut().insert(SEC_WEBSOCKET_KEY, header_value(key)?);
     for (name, value) in headers {
-        request.headers_mut().insert(name, header(&value)?);
+        request.headers_mut().insert(name, header_value(&value)?);
     }
     if let Some(authority) = uri.authority() {
-        request.headers_mut().insert(HOST, header(authority.as_str())?);
+        request.headers_mut().insert(HOST, header_value(authority.as_str())?);
     }
     let connected = connector.clone().oneshot(uri).await;
     let stream = connected.map_err(|error| ConnectError::Unreachable(causes::chain(&*error)))?;
@@ -77,13 +78,13 @@ pub(crate) async fn websocket(
     Ok((socket, reply.into_parts().0.headers))
 }
 
-pub(crate) fn at_path(server: &Uri, path: &str) -> Result<Uri, ConnectError> {
+pub(crate) fn uri_at_path(server: &Uri, path: &str) -> Result<Uri, ConnectError> {
     let mut parts = server.clone().into_parts();
     parts.path_and_query = Some(path.parse().map_err(|_| ConnectError::Header)?);
     Uri::from_parts(parts).map_err(|_| ConnectError::Header)
 }
 
-fn header(text: &str) -> Result<HeaderValue, ConnectError> {
+fn header_value(text: &str) -> Result<HeaderValue, ConnectError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| ConnectError::Header)?;
     value.set_sensitive(true);
     Ok(value)
@@ -94,7 +95,7 @@ pub(crate) fn excerpt(text: &[u8]) -> String {
 }
 
 /// Returns the pauses between attempts to connect. Half of each is random, so that not all agents reconnect at once.
-pub(crate) fn pauses() -> Backoff {
+pub(crate) fn reconnect_backoff() -> Backoff {
     Backoff::new(FIRST_PAUSE / 2, LONGEST_PAUSE / 2)
 }
 
@@ -104,8 +105,8 @@ mod tests {
 
     #[test]
     fn pauses_between_connection_attempts_grow_to_a_limit() {
-        let mut pauses = pauses();
-        let all: Vec<_> = (0..40).map(|_| pauses.after_failure()).collect();
+        let mut pauses = reconnect_backoff();
+        let all: Vec<_> = (0..40).map(|_| pauses.pause_after_failure()).collect();
         assert!(
             all.iter()
                 .all(|pause| *pause <= LONGEST_PAUSE && *pause >= FIRST_PAUSE / 2)

@@ -12,16 +12,17 @@ use super::{budget::Budget, inbox::Inbox};
 
 /// The memory that an idle connection of a tunnel uses, in bytes: its buffers, TLS and HTTP.
 const CONNECTION_COST: usize = 64 << 10;
-/// The most memory that a connection of a tunnel may use. This is much more than `PAUSE_AT`, because data continue to
-/// arrive after a pause was requested: the kernels on both sides still hold some.
-pub(super) const MOST_HELD: usize = 16 << 20;
-/// A connection that holds more than this many bytes is paused. It is resumed when only `RESUME_AT` bytes are left.
-const PAUSE_AT: usize = 1 << 20;
-const RESUME_AT: usize = 256 << 10;
-/// The limits that replace `PAUSE_AT` and `RESUME_AT` while memory is scarce: while less than half of the memory of the
-/// tunnel, the user or the gateway is free.
-const SCARCE_PAUSE_AT: usize = 128 << 10;
-const SCARCE_RESUME_AT: usize = 96 << 10;
+/// The most memory that a connection of a tunnel may use. This is much more than `PAUSE_THRESHOLD`, because data
+/// continue to arrive after a pause was requested: the kernels on both sides still hold some.
+pub(super) const MAX_HELD_BYTES: usize = 16 << 20;
+/// A connection that holds more than this many bytes is paused. It is resumed when only `RESUME_THRESHOLD` bytes are
+/// left.
+const PAUSE_THRESHOLD: usize = 1 << 20;
+const RESUME_THRESHOLD: usize = 256 << 10;
+/// The limits that replace `PAUSE_THRESHOLD` and `RESUME_THRESHOLD` while memory is scarce: while less than half of the
+/// memory of the tunnel, the user or the gateway is free.
+const SCARCE_PAUSE_THRESHOLD: usize = 128 << 10;
+const SCARCE_RESUME_THRESHOLD: usize = 96 << 10;
 
 #[derive(Debug)]
 pub(super) struct TunnelConnection {
@@ -38,10 +39,10 @@ impl TunnelConnection {
     /// Creates a connection whose memory is charged to a part of `budget`. Returns `None` if the budget has too little
     /// memory left.
     pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
-        let budget = budget.part(MOST_HELD);
+        let budget = budget.part(MAX_HELD_BYTES);
         // A new connection is refused if less than an eighth of the memory is free. This memory is reserved for the
         // connections that are already open.
-        if budget.has_less_than_one_in(8) || budget.charge(CONNECTION_COST).is_err() {
+        if budget.has_scarce_parent(8) || budget.charge(CONNECTION_COST).is_err() {
             return None;
         }
         Some(Self {
@@ -63,10 +64,10 @@ impl TunnelConnection {
     }
 
     fn thresholds(&self) -> (usize, usize) {
-        if self.inbox.budget.has_less_than_one_in(2) {
-            (SCARCE_PAUSE_AT, SCARCE_RESUME_AT)
+        if self.inbox.budget.has_scarce_parent(2) {
+            (SCARCE_PAUSE_THRESHOLD, SCARCE_RESUME_THRESHOLD)
         } else {
-            (PAUSE_AT, RESUME_AT)
+            (PAUSE_THRESHOLD, RESUME_THRESHOLD)
         }
     }
 }

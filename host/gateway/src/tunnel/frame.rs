@@ -7,7 +7,7 @@ use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-const TCP: &str = "tcp/";
+const TCP_PREFIX: &str = "tcp/";
 /// The longest address in a frame, in bytes, including `tcp/`.
 const LONGEST_ADDRESS: usize = 100;
 /// The longest ID of a cluster in a frame, in bytes.
@@ -81,9 +81,9 @@ impl Frame {
         Self { connection, content }
     }
 
-    pub(super) fn write(&self, number: i64) -> Bytes {
+    pub(super) fn encode(&self, number: i64) -> Bytes {
         let (kind, deadline, payload): (_, _, Vec<u8>) = match &self.content {
-            Content::Data(bytes) => return data(number, self.connection, bytes),
+            Content::Data(bytes) => return encode_data(number, self.connection, bytes),
             Content::Connect(to) => (kind::CONNECT, Some(DIAL_DEADLINE), to.to_string().into()),
             Content::Error(text) => (kind::ERROR, None, text.clone().into()),
             Content::Pause => (kind::PAUSE, None, Vec::new()),
@@ -95,22 +95,22 @@ impl Frame {
         };
         let mut frame = BytesMut::with_capacity(40 + payload.len());
         for value in [number, self.connection, kind].into_iter().chain(deadline) {
-            put(&mut frame, value);
+            put_varint(&mut frame, value);
         }
         frame.extend_from_slice(&payload);
         frame.freeze()
     }
 
-    pub(super) fn read(mut message: Bytes) -> Result<Self, InvalidFrame> {
-        let _number = take(&mut message)?;
-        let connection = take(&mut message)?;
-        let kind = take(&mut message)?;
+    pub(super) fn decode(mut message: Bytes) -> Result<Self, InvalidFrame> {
+        let _number = take_varint(&mut message)?;
+        let connection = take_varint(&mut message)?;
+        let kind = take_varint(&mut message)?;
         if matches!(kind, kind::DATA | kind::CONNECT) {
-            let _deadline = take(&mut message)?;
+            let _deadline = take_varint(&mut message)?;
         }
         let content = match kind {
             kind::DATA => Content::Data(message),
-            kind::CONNECT => Content::Connect(TunnelDestination::read(&message)?),
+            kind::CONNECT => Content::Connect(TunnelDestination::parse(&message)?),
             kind::ERROR => Content::Error(String::from_utf8_lossy(&message).into_owned()),
             kind::ADDED => Content::Announcement(TunnelAnnouncement::Added(message)),
             kind::REMOVED => {
@@ -125,22 +125,22 @@ impl Frame {
     }
 }
 
-fn data(number: i64, connection: i64, bytes: &[u8]) -> Bytes {
+fn encode_data(number: i64, connection: i64, bytes: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(40 + bytes.len());
     for value in [number, connection, kind::DATA, 0] {
-        put(&mut frame, value);
+        put_varint(&mut frame, value);
     }
     frame.extend_from_slice(bytes);
     frame.freeze()
 }
 
 impl TunnelDestination {
-    pub(super) fn fits(&self) -> bool {
+    pub(super) fn fits_in_frame(&self) -> bool {
         let is_cluster = |cluster: &String| (1..=LONGEST_CLUSTER).contains(&cluster.len());
-        TCP.len() + self.address.len() <= LONGEST_ADDRESS && self.cluster.as_ref().is_none_or(is_cluster)
+        TCP_PREFIX.len() + self.address.len() <= LONGEST_ADDRESS && self.cluster.as_ref().is_none_or(is_cluster)
     }
 
-    fn read(payload: &[u8]) -> Result<Self, InvalidFrame> {
+    fn parse(payload: &[u8]) -> Result<Self, InvalidFrame> {
         let parsed = std::str::from_utf8(payload).ok().and_then(|text| {
             let (cluster, tcp) = match text.split_once("::") {
                 // The text before `::` is usually the ID of a cluster, which contains no slash. If it contains a slash,
@@ -150,9 +150,9 @@ impl TunnelDestination {
             };
             let to = Self {
                 cluster: cluster.map(ToOwned::to_owned),
-                address: tcp.strip_prefix(TCP)?.to_owned(),
+                address: tcp.strip_prefix(TCP_PREFIX)?.to_owned(),
             };
-            to.fits().then_some(to)
+            to.fits_in_frame().then_some(to)
         });
         parsed.ok_or(InvalidFrame("it does not name an address as tcp/host:port"))
     }
@@ -163,11 +163,11 @@ impl fmt::Display for TunnelDestination {
         if let Some(cluster) = &self.cluster {
             write!(f, "{cluster}::")?;
         }
-        write!(f, "{TCP}{}", self.address)
+        write!(f, "{TCP_PREFIX}{}", self.address)
     }
 }
 
-fn put(frame: &mut BytesMut, value: i64) {
+fn put_varint(frame: &mut BytesMut, value: i64) {
     let mut rest = (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned();
     while rest >= 0x80 {
         frame.extend_from_slice(&[rest.to_le_bytes()[0] | 0x80]);
@@ -176,7 +176,7 @@ fn put(frame: &mut BytesMut, value: i64) {
     frame.extend_from_slice(&[rest.to_le_bytes()[0]]);
 }
 
-fn take(message: &mut Bytes) -> Result<i64, InvalidFrame> {
+fn take_varint(message: &mut Bytes) -> Result<i64, InvalidFrame> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         if !message.has_remaining() {

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{CHUNK, budget::Budget};
+use super::{LARGEST_CHUNK, budget::Budget};
 
 /// The smallest chunk that an inbox allocates, in bytes. Small frames share a chunk.
 const SMALLEST_CHUNK: usize = 512;
@@ -25,7 +25,7 @@ struct FrameQueue {
     is_closed: bool,
 }
 
-/// Bytes that were taken from an inbox. They count in the budget until they are passed to [`Inbox::delivered`].
+/// Bytes that were taken from an inbox. They count in the budget until they are passed to [`Inbox::record_delivery`].
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) bytes: Vec<u8>,
@@ -55,7 +55,7 @@ impl Inbox {
             .chunks
             .back()
             .map_or(SMALLEST_CHUNK, |last| 2 * last.bytes.capacity());
-        let size = rest.len().max(next.min(CHUNK));
+        let size = rest.len().max(next.min(LARGEST_CHUNK));
         if !rest.is_empty() {
             self.budget.charge(size + CHUNK_COST)?;
         }
@@ -116,7 +116,7 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    async fn after(frames: &[&[u8]]) -> (usize, Vec<u8>) {
+    async fn charge_and_content_after(frames: &[&[u8]]) -> (usize, Vec<u8>) {
         let inbox = Inbox::new(Budget::new(1 << 20));
         for frame in frames {
             inbox.push(frame).unwrap();
@@ -134,14 +134,14 @@ mod tests {
 
     #[tokio::test]
     async fn frames_are_charged_for_the_memory_that_they_take() {
-        let (charged_bytes, all) = after(&vec![&b""[..]; 10_000]).await;
+        let (charged_bytes, all) = charge_and_content_after(&vec![&b""[..]; 10_000]).await;
         assert_eq!((charged_bytes, all.len()), (0, 0));
         // Each frame has only one byte. If each frame had its own chunk, `charged_bytes` would be much larger.
-        let (charged_bytes, all) = after(&vec![&b"a"[..]; 10_000]).await;
+        let (charged_bytes, all) = charge_and_content_after(&vec![&b"a"[..]; 10_000]).await;
         assert_eq!(all, vec![b'a'; 10_000]);
         assert!((10_000..25_000).contains(&charged_bytes), "{charged_bytes}");
         let large = [b'b'; 100_000];
-        let (charged_bytes, all) = after(&[b"a", &large, b"c", b"d"]).await;
+        let (charged_bytes, all) = charge_and_content_after(&[b"a", &large, b"c", b"d"]).await;
         assert_eq!(all, [b"a", &large[..], b"cd"].concat());
         assert!((100_000..140_000).contains(&charged_bytes), "{charged_bytes}");
     }

@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    CHUNK, PING_INTERVAL, SILENCE, TUNNEL_LIMIT,
+    LARGEST_CHUNK, PING_INTERVAL, SILENCE_TIMEOUT, TUNNEL_LIMIT,
     accepts::{AllowedConnections, ConnectTarget, connect},
     budget::Budget,
     connection::TunnelConnection,
@@ -29,13 +29,13 @@ use super::{
 };
 
 /// The maximum number of frames with data that wait to be written to the WebSocket.
-const DATA_QUEUE: usize = 4;
+const DATA_QUEUE_CAPACITY: usize = 4;
 /// The maximum number of frames without data that wait to be written to the WebSocket. Only an attack causes more.
-const CONTROL_QUEUE: usize = 1024;
+const CONTROL_QUEUE_CAPACITY: usize = 1024;
 /// The size of the buffer that a connection has for each direction, in bytes.
-const BUFFER: usize = 16 << 10;
+const BUFFER_SIZE: usize = 16 << 10;
 /// The time that a connection with a full inbox has until it ends, if the other side does not pause it.
-const SLOW_READER: Duration = Duration::from_secs(5);
+const SLOW_READER_TIMEOUT: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// One side of a tunnel. Cheap to clone. The tunnel ends when [`run`](Self::run) ends.
@@ -45,10 +45,10 @@ pub struct TunnelSession(Arc<SharedTunnel>);
 #[derive(Debug)]
 struct SharedTunnel {
     budget: Arc<Budget>,
-    data: mpsc::Sender<Frame>,
-    control: mpsc::Sender<Frame>,
+    data_sender: mpsc::Sender<Frame>,
+    control_sender: mpsc::Sender<Frame>,
     connections: Mutex<HashMap<i64, Arc<TunnelConnection>>>,
-    next: AtomicI64,
+    next_number: AtomicI64,
     /// Whether a refused connection was logged. Only the first is logged, because there can be any number of them.
     has_warned: AtomicBool,
     end_token: CancellationToken,
@@ -57,28 +57,28 @@ struct SharedTunnel {
 /// The frames that wait to be written to the WebSocket.
 #[derive(Debug)]
 pub struct OutgoingFrames {
-    data: mpsc::Receiver<Frame>,
-    control: mpsc::Receiver<Frame>,
+    data_receiver: mpsc::Receiver<Frame>,
+    control_receiver: mpsc::Receiver<Frame>,
 }
 
 impl TunnelSession {
     /// Creates one side of a tunnel. Its connections are charged to `budget`, except for connections that
     /// [`open`](Self::open) charges to another budget.
     pub fn new(budget: Arc<Budget>) -> (Self, OutgoingFrames) {
-        let (data, data_queue) = mpsc::channel(DATA_QUEUE);
-        let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
+        let (data_sender, data_receiver) = mpsc::channel(DATA_QUEUE_CAPACITY);
+        let (control_sender, control_receiver) = mpsc::channel(CONTROL_QUEUE_CAPACITY);
         let shared = SharedTunnel {
             budget,
-            data,
-            control,
+            data_sender,
+            control_sender,
             connections: Mutex::default(),
-            next: AtomicI64::new(1),
+            next_number: AtomicI64::new(1),
             has_warned: AtomicBool::new(false),
             end_token: CancellationToken::new(),
         };
         let outgoing = OutgoingFrames {
-            data: data_queue,
-            control: control_queue,
+            data_receiver,
+            control_receiver,
         };
         (Self(Arc::new(shared)), outgoing)
     }
@@ -89,23 +89,23 @@ impl TunnelSession {
 
     /// Opens a connection in the tunnel: the other side connects to the destination. The memory of the connection is
     /// charged to `budget`. If the other side cannot connect, the connection ends at once.
-    pub async fn open(&self, to: TunnelDestination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
-        let closed = || io::Error::new(io::ErrorKind::NotConnected, "the tunnel has ended");
-        if !to.fits() {
+    pub async fn open(&self, destination: TunnelDestination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
+        let closed_error = || io::Error::new(io::ErrorKind::NotConnected, "the tunnel has ended");
+        if !destination.fits_in_frame() {
             return Err(io::Error::other("the address is too long for a tunnel"));
         }
-        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.0.next_number.fetch_add(1, Ordering::Relaxed);
         // The connection is added to the table only after the queue has room for a frame. So nothing has to be removed
         // from the table if this future is dropped while it waits.
         let permit = tokio::select! {
-            permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
-            () = self.0.end_token.cancelled() => return Err(closed()),
+            permit = self.0.data_sender.reserve() => permit.map_err(|_| closed_error())?,
+            () = self.0.end_token.cancelled() => return Err(closed_error()),
         };
-        let connection = self.0.add(number, budget).map_err(io::Error::other)?;
+        let connection = self.0.add_connection(number, budget).map_err(io::Error::other)?;
         // The other side must get this frame before the connection's data. So the frame and the data share a queue.
-        permit.send(Frame::new(number, Content::Connect(to)));
-        let (local_end, stream) = tokio::io::duplex(BUFFER);
-        tokio::spawn(self.0.clone().carry(number, connection, local_end));
+        permit.send(Frame::new(number, Content::Connect(destination)));
+        let (local_end, stream) = tokio::io::duplex(BUFFER_SIZE);
+        tokio::spawn(self.0.clone().carry_connection(number, connection, local_end));
         Ok(stream)
     }
 
@@ -114,7 +114,7 @@ impl TunnelSession {
         // `send` fails only if the tunnel has ended. Then the other gateway does not need the announcement any more.
         let _ = self
             .0
-            .data
+            .data_sender
             .send(Frame::new(0, Content::Announcement(announcement)))
             .await;
     }
@@ -124,15 +124,15 @@ impl TunnelSession {
     }
 
     /// Carries the tunnel's connections over the WebSocket until the WebSocket ends. Returns why it ended.
-    pub async fn run<S>(&self, socket: S, outgoing: OutgoingFrames, accepts: &AllowedConnections) -> String
+    pub async fn run<S>(&self, socket: S, outgoing: OutgoingFrames, allowed_connections: &AllowedConnections) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
     {
         let _end_guard: DropGuard = self.0.end_token.clone().drop_guard();
         let (sink, stream) = socket.split();
         let why = tokio::select! {
-            why = self.0.receive(stream, accepts) => why,
-            why = send(sink, outgoing) => why,
+            why = self.0.receive_frames(stream, allowed_connections) => why,
+            why = send_frames(sink, outgoing) => why,
             () = self.0.end_token.cancelled() => "it was closed".to_owned(),
         };
         for (_, connection) in self.0.connections.lock().drain() {
@@ -153,7 +153,7 @@ where
         .await
 }
 
-async fn send<S>(mut sink: S, mut outgoing: OutgoingFrames) -> String
+async fn send_frames<S>(mut sink: S, mut outgoing: OutgoingFrames) -> String
 where
     S: Sink<Message, Error = WsError> + Unpin,
 {
@@ -162,8 +162,8 @@ where
         let message = tokio::select! {
             biased;
             _ = pings.tick() => Message::Ping(Bytes::new()),
-            Some(frame) = outgoing.control.recv() => Message::Binary(frame.write(number)),
-            Some(frame) = outgoing.data.recv() => Message::Binary(frame.write(number)),
+            Some(frame) = outgoing.control_receiver.recv() => Message::Binary(frame.encode(number)),
+            Some(frame) = outgoing.data_receiver.recv() => Message::Binary(frame.encode(number)),
         };
         match tokio::time::timeout(WRITE_TIMEOUT, sink.send(message)).await {
             Ok(Ok(())) => {}
@@ -175,24 +175,24 @@ where
 }
 
 impl SharedTunnel {
-    async fn receive<S>(self: &Arc<Self>, mut stream: S, accepts: &AllowedConnections) -> String
+    async fn receive_frames<S>(self: &Arc<Self>, mut stream: S, allowed_connections: &AllowedConnections) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Unpin,
     {
         loop {
-            let message = match tokio::time::timeout(SILENCE, stream.next()).await {
+            let message = match tokio::time::timeout(SILENCE_TIMEOUT, stream.next()).await {
                 Ok(Some(Ok(message))) => message,
                 Ok(Some(Err(error))) => return error.to_string(),
                 Ok(None) => return "the other side closed it".to_owned(),
-                Err(_) => return format!("nothing arrived for {SILENCE:?}"),
+                Err(_) => return format!("nothing arrived for {SILENCE_TIMEOUT:?}"),
             };
             let frame = match message {
-                Message::Binary(bytes) => Frame::read(bytes),
+                Message::Binary(bytes) => Frame::decode(bytes),
                 Message::Close(_) => return "the other side closed it".to_owned(),
                 _ => continue,
             };
             let result = match frame {
-                Ok(frame) => self.handle(frame, accepts).await,
+                Ok(frame) => self.handle_frame(frame, allowed_connections).await,
                 Err(error) => Err(error.to_string()),
             };
             if let Err(why) = result {
@@ -201,14 +201,18 @@ impl SharedTunnel {
         }
     }
 
-    async fn handle(self: &Arc<Self>, frame: Frame, accepts: &AllowedConnections) -> Result<(), String> {
+    async fn handle_frame(
+        self: &Arc<Self>,
+        frame: Frame,
+        allowed_connections: &AllowedConnections,
+    ) -> Result<(), String> {
         let number = frame.connection;
         let connection = self.connections.lock().get(&number).cloned();
         match (frame.content, connection) {
-            (Content::Connect(to), existing) => {
-                let target = accepts.find_target(to);
-                match (target, existing) {
-                    (Ok(target), None) => match self.add(number, target.budget(&self.budget)) {
+            (Content::Connect(destination), existing_connection) => {
+                let target = allowed_connections.find_target(destination);
+                match (target, existing_connection) {
+                    (Ok(target), None) => match self.add_connection(number, target.budget(&self.budget)) {
                         Ok(connection) => drop(tokio::spawn(self.clone().dial(number, target, connection))),
                         Err(why) => self.queue_control(number, Content::Error(why.to_owned()))?,
                     },
@@ -226,7 +230,7 @@ impl SharedTunnel {
                     }
                 }
             }
-            (Content::Announcement(announcement), _) => accepts.take_announcement(announcement)?,
+            (Content::Announcement(announcement), _) => allowed_connections.take_announcement(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
             // This side has ended the connection, but the other side still sends data for it. The answer is `EOF`,
             // which tells the other side to stop. No answer is sent while the queue is full.
@@ -250,25 +254,25 @@ impl SharedTunnel {
     /// the gateway is used up, ends the connection that holds the most memory in this tunnel.
     async fn queue_data(&self, number: i64, connection: &Arc<TunnelConnection>, bytes: Bytes) -> Result<(), String> {
         let inbox = &connection.inbox;
-        let slow = tokio::time::sleep(SLOW_READER);
-        tokio::pin!(slow);
+        let reader_timeout = tokio::time::sleep(SLOW_READER_TIMEOUT);
+        tokio::pin!(reader_timeout);
         loop {
-            // The future `released` is created before `push` is called. Otherwise, memory could be released between the
-            // two calls, and this task would not notice it.
-            let released = inbox.budget.released();
+            // The future `next_release` is created before `push` is called. Otherwise, memory could be released between
+            // the two calls, and this task would not notice it.
+            let next_release = inbox.budget.release_notification();
             match inbox.push(&bytes) {
                 Ok(()) => break,
-                Err(full) if std::ptr::eq(full, &*inbox.budget) => tokio::select! {
-                    () = released => {}
+                Err(full_budget) if std::ptr::eq(full_budget, &*inbox.budget) => tokio::select! {
+                    () = next_release => {}
                     () = connection.end_token.cancelled() => return Ok(()),
-                    () = &mut slow => {
+                    () = &mut reader_timeout => {
                         let why = "its reader is too slow, and the other side goes on sending";
-                        return self.end(number, connection, why);
+                        return self.end_connection(number, connection, why);
                     }
                 },
                 Err(_) => {
                     let (largest, victim) = self.largest_in_budget(number, connection);
-                    self.end(
+                    self.end_connection(
                         largest,
                         &victim,
                         "its reader is too slow, and no memory is left for tunnels",
@@ -299,21 +303,21 @@ impl SharedTunnel {
         (*number, connection.clone())
     }
 
-    fn end(&self, number: i64, connection: &TunnelConnection, why: &'static str) -> Result<(), String> {
+    fn end_connection(&self, number: i64, connection: &TunnelConnection, why: &'static str) -> Result<(), String> {
         tracing::info!(number, why, "a connection in a tunnel is ended");
         connection.end_token.cancel();
         connection.inbox.clear();
-        self.remove(number);
+        self.remove_connection(number);
         self.queue_control(number, Content::Error(why.to_owned()))
     }
 
     /// Queues a frame without data, without waiting. Returns an error if the queue is full.
     fn queue_control(&self, number: i64, content: Content) -> Result<(), String> {
-        let outcome = self.control.try_send(Frame::new(number, content));
+        let outcome = self.control_sender.try_send(Frame::new(number, content));
         outcome.map_err(|_| "the other side does not read what it is sent".to_owned())
     }
 
-    fn add(&self, number: i64, budget: &Arc<Budget>) -> Result<Arc<TunnelConnection>, &'static str> {
+    fn add_connection(&self, number: i64, budget: &Arc<Budget>) -> Result<Arc<TunnelConnection>, &'static str> {
         let connection = TunnelConnection::new(budget);
         let connection =
             Arc::new(connection.ok_or("the tunnel, or the gateway, has no memory for another connection")?);
@@ -325,13 +329,13 @@ impl SharedTunnel {
         Ok(connection)
     }
 
-    fn remove(&self, number: i64) {
+    fn remove_connection(&self, number: i64) {
         self.connections.lock().remove(&number);
     }
 
     async fn dial(self: Arc<Self>, number: i64, target: ConnectTarget, connection: Arc<TunnelConnection>) {
         let connection_end = connection.end_token.clone();
-        let unwanted = async {
+        let cancellation = async {
             tokio::select! {
                 () = connection_end.cancelled() => {}
                 () = self.end_token.cancelled() => {}
@@ -341,36 +345,36 @@ impl SharedTunnel {
             ConnectTarget::Tcp(address) => {
                 let connected = tokio::select! {
                     connected = connect(&address) => connected,
-                    () = unwanted => return,
+                    () = cancellation => return,
                 };
                 match connected {
-                    Ok(stream) => return self.carry(number, connection, stream).await,
+                    Ok(stream) => return self.carry_connection(number, connection, stream).await,
                     Err(why) => why,
                 }
             }
             ConnectTarget::Tunnel(session, _guard, to) => {
                 let opened = tokio::select! {
                     opened = session.open(to, session.budget()) => opened,
-                    () = unwanted => return,
+                    () = cancellation => return,
                 };
                 match opened {
-                    Ok(stream) => return self.carry(number, connection, stream).await,
+                    Ok(stream) => return self.carry_connection(number, connection, stream).await,
                     Err(error) => error.to_string(),
                 }
             }
         };
-        self.remove(number);
+        self.remove_connection(number);
         // `send` fails only if the tunnel has ended.
-        let _ = self.data.send(Frame::new(number, Content::Error(why))).await;
+        let _ = self.data_sender.send(Frame::new(number, Content::Error(why))).await;
     }
 
-    async fn carry<S>(self: Arc<Self>, number: i64, connection: Arc<TunnelConnection>, stream: S)
+    async fn carry_connection<S>(self: Arc<Self>, number: i64, connection: Arc<TunnelConnection>, stream: S)
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
         let (reader, mut writer) = tokio::io::split(stream);
         let inbox = &connection.inbox;
-        let deliver = async {
+        let delivery = async {
             while let Some(chunk) = inbox.take().await {
                 if writer.write_all(&chunk.bytes).await.is_err() {
                     break;
@@ -378,32 +382,32 @@ impl SharedTunnel {
                 inbox.record_delivery(chunk);
                 if connection.end_pause() {
                     // `send` fails only if the tunnel has ended.
-                    let _ = self.control.send(Frame::new(number, Content::Resume)).await;
+                    let _ = self.control_sender.send(Frame::new(number, Content::Resume)).await;
                 }
             }
             let _ = writer.shutdown().await;
         };
-        let collect = self.collect(number, reader, connection.paused.subscribe());
+        let collection = self.forward_data(number, reader, connection.paused.subscribe());
         tokio::select! {
-            // The future `deliver` passes the bytes that have arrived to the reader. It ends after the other side has
+            // The future `delivery` passes the bytes that have arrived to the reader. It ends after the other side has
             // ended the connection and the reader has all bytes.
-            () = deliver => {}
-            () = collect => {}
+            () = delivery => {}
+            () = collection => {}
             () = connection.end_token.cancelled() => {}
             () = self.end_token.cancelled() => {}
         }
         let was_known = self.connections.lock().remove(&number).is_some();
         if was_known && !connection.inbox.is_closed() {
             // The other side must get this frame after the connection's data. So the frame and the data share a queue.
-            let end = Frame::new(number, Content::Error(EOF.to_owned()));
+            let end_frame = Frame::new(number, Content::Error(EOF.to_owned()));
             tokio::select! {
-                _ = self.data.send(end) => {}
+                _ = self.data_sender.send(end_frame) => {}
                 () = self.end_token.cancelled() => {}
             }
         }
     }
 
-    async fn collect<S>(&self, number: i64, mut reader: ReadHalf<S>, mut paused: watch::Receiver<bool>)
+    async fn forward_data<S>(&self, number: i64, mut reader: ReadHalf<S>, mut paused: watch::Receiver<bool>)
     where
         S: AsyncRead,
     {
@@ -411,16 +415,16 @@ impl SharedTunnel {
         loop {
             if paused.wait_for(|paused| !paused).await.is_err() {
                 // The other side has ended the connection, so there is nothing left to send. But this future must not
-                // end: `carry` would end with it, and would not deliver the bytes that have arrived before.
+                // end: `carry_connection` would end with it, and would not deliver the bytes that have arrived before.
                 return std::future::pending().await;
             }
-            buffer.reserve(CHUNK);
+            buffer.reserve(LARGEST_CHUNK);
             match reader.read_buf(&mut buffer).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
             let frame = Frame::new(number, Content::Data(buffer.split().freeze()));
-            if self.data.send(frame).await.is_err() {
+            if self.data_sender.send(frame).await.is_err() {
                 return;
             }
         }

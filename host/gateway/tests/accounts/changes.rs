@@ -12,9 +12,9 @@ use crate::scene::{AccountsScene, DAY, prepend_key};
 async fn a_token_identifies_its_user_until_it_is_revoked() {
     for scene in AccountsScene::all().await {
         let accounts = &scene.accounts;
-        let alice = scene.user("alice").await;
+        let alice = scene.create_user("alice").await;
         assert_eq!(alice.name.as_str(), "plain:alice");
-        let (first, second) = (scene.token(&alice).await, scene.token(&alice).await);
+        let (first, second) = (scene.create_token(&alice).await, scene.create_token(&alice).await);
         let directory = accounts.directory().unwrap();
         let session = directory.authenticate(&first).unwrap();
         assert_eq!(session.user, alice);
@@ -34,7 +34,7 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
         accounts.delete_user("test", "plain:alice").await.unwrap();
         let directory = accounts.directory().unwrap();
         assert_eq!(directory.authenticate(&second).unwrap_err(), TokenDenied::Unknown);
-        assert_ne!(scene.user("alice").await.id, alice.id);
+        assert_ne!(scene.create_user("alice").await.id, alice.id);
     }
 }
 
@@ -42,9 +42,9 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
 async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
     for scene in AccountsScene::all().await {
         let accounts = &scene.accounts;
-        let (alice, bob) = (scene.user("alice").await, scene.user("bob").await);
+        let (alice, bob) = (scene.create_user("alice").await, scene.create_user("bob").await);
         // This ordinary token of alice is never returned below, because its value is shown only once.
-        scene.token(&alice).await;
+        scene.create_token(&alice).await;
         let plain = async |user| {
             let token = accounts.get_or_create_token("test", user, DAY).await.unwrap();
             (token.id, token.value.0)
@@ -62,7 +62,7 @@ async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
         assert_eq!((outcome.user_tokens, outcome.skipped.len()), (2, 0), "{outcome:?}");
         let key = std::fs::read_to_string(scene.key_file()).unwrap();
         std::fs::write(scene.key_file(), key.lines().next().unwrap()).unwrap();
-        let other = scene.another().await;
+        let other = scene.another_gateway().await;
         let again = other.accounts.get_or_create_token("test", &alice, DAY).await;
         assert_eq!(again.unwrap().value.0, first.1);
 
@@ -97,7 +97,7 @@ async fn a_cluster_id_belongs_to_the_first_project_that_registers_it() {
 #[tokio::test]
 async fn the_error_for_an_expired_token_names_its_user() {
     let scene = AccountsScene::sqlite().await;
-    let alice = scene.user("alice").await;
+    let alice = scene.create_user("alice").await;
     let token = scene
         .accounts
         .create_token("test", &alice, Duration::ZERO)
@@ -113,15 +113,15 @@ async fn permissions_are_granted_and_withdrawn() {
     for scene in AccountsScene::all().await {
         let accounts = &scene.accounts;
         let (alice, bob, root) = (
-            scene.user("alice").await,
-            scene.user("bob").await,
+            scene.create_user("alice").await,
+            scene.create_user("bob").await,
             accounts
                 .create_user("test", &UserName::plain("root").unwrap(), true, &["ops".to_owned()])
                 .await
                 .unwrap(),
         );
         assert_eq!(root.groups, ["ops"]);
-        let cluster = scene.cluster("dev", Some(&alice)).await;
+        let cluster = scene.create_cluster("dev", Some(&alice)).await;
         let permission_of = |user| {
             let directory = accounts.directory().unwrap();
             directory.permission(user, directory.cluster(&cluster.id).unwrap())
@@ -135,20 +135,20 @@ async fn permissions_are_granted_and_withdrawn() {
         assert_eq!(permission_of(&root), Some(Permission::Hooks));
         for permission in [Permission::Hooks, Permission::Read] {
             accounts
-                .grant("test", &bob, &cluster, Some(Access::Permission(permission)))
+                .set_access("test", &bob, &cluster, Some(Access::Permission(permission)))
                 .await
                 .unwrap();
             assert_eq!(permission_of(&bob), Some(permission));
         }
         accounts
-            .grant("test", &alice, &cluster, Some(Access::Permission(Permission::Read)))
+            .set_access("test", &alice, &cluster, Some(Access::Permission(Permission::Read)))
             .await
             .unwrap();
         assert_eq!(permission_of(&alice), Some(Permission::Write));
         // With `Access::Cluster`, the gateway allows all requests to the cluster. Alice also keeps the right to manage
         // the cluster, because she has created it.
         for user in [&alice, &bob] {
-            let granted = accounts.grant("test", user, &cluster, Some(Access::Cluster)).await;
+            let granted = accounts.set_access("test", user, &cluster, Some(Access::Cluster)).await;
             granted.unwrap();
             assert_eq!(access(user), Some(Access::Cluster));
             let directory = accounts.directory().unwrap();
@@ -157,9 +157,9 @@ async fn permissions_are_granted_and_withdrawn() {
         }
         assert_eq!(permission_of(&alice), Some(Permission::Write));
         assert_eq!(permission_of(&bob), Some(Permission::Read));
-        accounts.grant("test", &bob, &cluster, None).await.unwrap();
+        accounts.set_access("test", &bob, &cluster, None).await.unwrap();
         assert_eq!(permission_of(&bob), None);
-        let again = accounts.grant("test", &bob, &cluster, None).await;
+        let again = accounts.set_access("test", &bob, &cluster, None).await;
         assert!(
             matches!(again, Err(AccountsError::Unknown("permission", _))),
             "{again:?}"
@@ -167,17 +167,17 @@ async fn permissions_are_granted_and_withdrawn() {
 
         accounts.delete_user("test", "plain:bob").await.unwrap();
         let refusal = accounts
-            .grant("test", &bob, &cluster, Some(Access::Permission(Permission::Read)))
+            .set_access("test", &bob, &cluster, Some(Access::Permission(Permission::Read)))
             .await;
         assert!(matches!(refusal, Err(AccountsError::Unknown(..))), "{refusal:?}");
         accounts.delete_user("test", "plain:alice").await.unwrap();
-        assert_eq!(accounts.cluster(&cluster.id).unwrap().creator, UserId::NOBODY);
+        assert_eq!(accounts.cluster(&cluster.id).unwrap().creator, UserId::UNASSIGNED);
         accounts.delete_cluster("test", &cluster.id).await.unwrap();
         assert!(
             accounts
                 .directory()
                 .unwrap()
-                .by_identifier(&cluster.identifier)
+                .cluster_by_identifier(&cluster.identifier)
                 .is_none()
         );
     }
@@ -215,14 +215,18 @@ async fn only_one_of_several_users_or_clusters_with_one_name_is_created() {
         let created: Vec<_> = join_all(tokens).await.into_iter().filter_map(Result::ok).collect();
         assert_eq!(created.len(), 1);
         let directory = accounts.directory().unwrap();
-        assert!(directory.agent(&cluster.id, created[0].value.0.as_bytes()).is_ok());
+        assert!(
+            directory
+                .authenticate_agent(&cluster.id, created[0].value.0.as_bytes())
+                .is_ok()
+        );
     }
 }
 
 #[tokio::test]
 async fn a_user_creates_a_limited_number_of_clusters() {
     for scene in AccountsScene::all().await {
-        let alice = scene.user("alice").await;
+        let alice = scene.create_user("alice").await;
         let create = async |creator: Option<&User>, id: String| {
             let name = ClusterName::new(&id, None).unwrap();
             scene.accounts.create_cluster("test", creator, &name).await
@@ -239,7 +243,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
         ] {
             assert!(text.contains(part), "{text}");
         }
-        let bob = scene.user("bob").await;
+        let bob = scene.create_user("bob").await;
         create(Some(&bob), "c".to_owned()).await.unwrap();
         let root = UserName::plain("root").unwrap();
         let root = scene.accounts.create_user("test", &root, true, &[]).await.unwrap();
@@ -277,9 +281,9 @@ async fn the_error_for_a_refused_change_says_why() {
         let cluster_name = ClusterName::new(id, project.map(|project| (project, ClusterType::Mesos)));
         assert!(cluster_name.is_err(), "{id} {project:?}");
     }
-    let alice = scene.user("alice").await;
+    let alice = scene.create_user("alice").await;
     for _ in 0..32 {
-        scene.token(&alice).await;
+        scene.create_token(&alice).await;
     }
     let error = scene.accounts.create_token("test", &alice, DAY).await.unwrap_err();
     assert!(

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// SQL that creates the tables as gorm does, with rows that bcs-api writes.
-const ORIGINAL: [&str; 16] = [
+const ORIGINAL_STATEMENTS: [&str; 16] = [
     "CREATE TABLE users (id int unsigned AUTO_INCREMENT PRIMARY KEY, name varchar(255) NOT NULL UNIQUE, \
      is_super_user tinyint(1), backend_type varchar(255), backend_credentials text, created_at timestamp NULL)",
     "CREATE TABLE user_tokens (id int unsigned AUTO_INCREMENT PRIMARY KEY, user_id int unsigned NOT NULL, \
@@ -52,18 +52,20 @@ const ORIGINAL: [&str; 16] = [
 ];
 
 /// Returns a gateway whose database contains the tables of bcs-api, changed by these statements.
-async fn with_tables(changes: &[&'static str]) -> AccountsScene {
+async fn scene_with_tables(changes: &[&'static str]) -> AccountsScene {
     let scene = AccountsScene::mysql().await;
     let key = rcgen::KeyPair::generate().unwrap();
     let authority = rcgen::CertificateParams::default().self_signed(&key).unwrap().pem();
     let authority =
         format!("UPDATE cluster_credentials SET ca_cert_data = '{authority}' WHERE cluster_id = 'plain-dev'");
-    let statements = [&ORIGINAL[..], &[authority.leak()], changes].concat();
-    mariadb::shared().run(database(&scene), &statements).await;
+    let statements = [&ORIGINAL_STATEMENTS[..], &[authority.leak()], changes].concat();
+    mariadb::shared_server()
+        .run_statements(database_name(&scene), &statements)
+        .await;
     scene
 }
 
-fn database(scene: &AccountsScene) -> &str {
+fn database_name(scene: &AccountsScene) -> &str {
     match &scene.database {
         DatabaseConfig::MySql(config) => &config.database,
         DatabaseConfig::Sqlite(_) => unreachable!("it is MySQL"),
@@ -72,7 +74,7 @@ fn database(scene: &AccountsScene) -> &str {
 
 #[tokio::test]
 async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
-    let scene = with_tables(&[]).await;
+    let scene = scene_with_tables(&[]).await;
     let accounts = &scene.accounts;
     let outcome = accounts.import("test", &[]).await.unwrap();
     assert_eq!(
@@ -91,38 +93,38 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
 
     let directory = accounts.directory().unwrap();
     let session_of = |token: &str| directory.authenticate(token.as_bytes());
-    let root = session_of("rootstokenrootstokenrootstoken12").unwrap();
-    assert!(root.user.is_super_user && root.user.name.as_str() == "plain:root");
-    assert_eq!((root.user.id, root.token), (UserId(1), TokenId(11)));
+    let root_session = session_of("rootstokenrootstokenrootstoken12").unwrap();
+    assert!(root_session.user.is_super_user && root_session.user.name.as_str() == "plain:root");
+    assert_eq!((root_session.user.id, root_session.token), (UserId(1), TokenId(11)));
     let session = session_of("alicestokenalicestokenalicestok1").unwrap();
     let alice = session.user;
     assert_eq!((alice.id, session.token), (UserId(5), TokenId(12)));
     // In bcs-api, this user is one of `bootstrap_users` and has the name `admin`. The import has added the kind
     // `plain`.
-    let bootstrap = session_of("bootstrapbootstrapbootstrapboot1").unwrap();
+    let bootstrap_session = session_of("bootstrapbootstrapbootstrapboot1").unwrap();
     assert_eq!(
-        (bootstrap.user.id, bootstrap.user.name.as_str()),
+        (bootstrap_session.user.id, bootstrap_session.user.name.as_str()),
         (UserId(7), "plain:admin")
     );
     let expired = session_of("oldtokenoldtokenoldtokenoldtoken");
     assert_eq!(expired.unwrap_err(), TokenDenied::Unknown);
-    let plain = directory.by_identifier("plain-dev-AbCdEfGh12345678").unwrap();
-    assert_eq!(plain.creator, alice.id);
-    let credentials = plain.credentials.as_ref().unwrap();
+    let plain_cluster = directory.cluster_by_identifier("plain-dev-AbCdEfGh12345678").unwrap();
+    assert_eq!(plain_cluster.creator, alice.id);
+    let credentials = plain_cluster.credentials.as_ref().unwrap();
     assert_eq!(credentials.user_token.0, "serviceaccount");
     assert_eq!(credentials.server_addresses.len(), 2);
-    assert!(directory.agent("plain-dev", b"registertoken").is_ok());
-    let bcs = directory.cluster("bcs-bcs-k8s-1-k3f9x2ab").unwrap();
-    let info = bcs.bcs.as_ref().unwrap();
+    assert!(directory.authenticate_agent("plain-dev", b"registertoken").is_ok());
+    let bcs_cluster = directory.cluster("bcs-bcs-k8s-1-k3f9x2ab").unwrap();
+    let info = bcs_cluster.bcs.as_ref().unwrap();
     assert_eq!(
         (info.cluster_id.as_str(), info.kind),
         ("BCS-K8S-1", ClusterType::Kubernetes)
     );
-    assert_eq!(bcs.created_at.to_string(), "2020-01-02T03:04:05.000Z");
+    assert_eq!(bcs_cluster.created_at.to_string(), "2020-01-02T03:04:05.000Z");
     // bcs-api has stored an address on the gateway's own machine for this cluster. The gateway does not accept such
     // addresses from agents, so the import has not copied the credentials.
-    assert!(bcs.credentials.is_none());
-    assert_eq!(directory.permission(&alice, bcs), Some(Permission::Write));
+    assert!(bcs_cluster.credentials.is_none());
+    assert_eq!(directory.permission(&alice, bcs_cluster), Some(Permission::Write));
 
     // bcs-api has several types of tokens. One of the tokens that were imported for alice is a plain token, and a
     // platform that requests a token for alice gets this one.
@@ -132,7 +134,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
         (TokenId(12), "alicestokenalicestokenalicestok1")
     );
     let token = accounts
-        .get_or_create_token("test", &bootstrap.user, DAY)
+        .get_or_create_token("test", &bootstrap_session.user, DAY)
         .await
         .unwrap();
     assert_ne!(token.value.0, "bootstrapbootstrapbootstrapboot1");
@@ -140,26 +142,26 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
 
 #[tokio::test]
 async fn importing_again_copies_only_new_rows_and_restores_no_deleted_ones() {
-    let scene = with_tables(&[]).await;
+    let scene = scene_with_tables(&[]).await;
     let accounts = &scene.accounts;
     accounts.import("test", &[]).await.unwrap();
-    let before = revision(&scene).await;
-    let again = accounts.import("test", &[]).await.unwrap();
-    let nothing = ImportedAccounts {
-        skipped: again.skipped.clone(),
+    let revision_before = revision(&scene).await;
+    let second_outcome = accounts.import("test", &[]).await.unwrap();
+    let empty_outcome = ImportedAccounts {
+        skipped: second_outcome.skipped.clone(),
         ..ImportedAccounts::default()
     };
-    assert_eq!(again, nothing);
-    assert_eq!(revision(&scene).await, before, "it changed the database");
+    assert_eq!(second_outcome, empty_outcome);
+    assert_eq!(revision(&scene).await, revision_before, "it changed the database");
 
     let directory = accounts.directory().unwrap();
     let alice = directory.user(UserId(5)).unwrap();
     accounts.revoke_token("test", alice, TokenId(12)).await.unwrap();
     accounts.delete_user("test", "plain:root").await.unwrap();
     accounts.delete_cluster("test", "plain-dev").await.unwrap();
-    mariadb::shared()
-        .run(
-            database(&scene),
+    mariadb::shared_server()
+        .run_statements(
+            database_name(&scene),
             &[
                 "INSERT INTO users (id, name) VALUES (9, 'plain:carol')",
                 "INSERT INTO user_tokens (id, user_id, type, value, expires_at) VALUES \
@@ -167,8 +169,11 @@ async fn importing_again_copies_only_new_rows_and_restores_no_deleted_ones() {
             ],
         )
         .await;
-    let again = accounts.import("test", &[]).await.unwrap();
-    assert_eq!((again.users, again.tokens, again.clusters), (1, 1, 0));
+    let third_outcome = accounts.import("test", &[]).await.unwrap();
+    assert_eq!(
+        (third_outcome.users, third_outcome.tokens, third_outcome.clusters),
+        (1, 1, 0)
+    );
     let directory = accounts.directory().unwrap();
     for removed_token in ["alicestokenalicestokenalicestok1", "rootstokenrootstokenrootstoken12"] {
         assert_eq!(
@@ -183,18 +188,18 @@ async fn importing_again_copies_only_new_rows_and_restores_no_deleted_ones() {
 
 #[tokio::test]
 async fn a_conflicting_import_reports_the_conflicts_and_imports_nothing() {
-    let scene = with_tables(&[
+    let scene = scene_with_tables(&[
         "INSERT INTO users (id, name) VALUES (8, 'plain:admin')",
         "INSERT INTO clusters (id, provider, creator_id, identifier) VALUES ('plain-stage', 1, 5, 'plain-stage-x')",
     ])
     .await;
     let accounts = &scene.accounts;
-    let dan = scene.user("dan").await;
-    let alice = scene.user("alice").await;
-    let stage = scene.cluster("stage", None).await;
-    let before = revision(&scene).await;
+    let dan = scene.create_user("dan").await;
+    let alice = scene.create_user("alice").await;
+    let stage = scene.create_cluster("stage", None).await;
+    let revision_before = revision(&scene).await;
     let refused = accounts.import("test", &[]).await.unwrap_err();
-    let AccountsError::ImportConflicts(rows) = &refused else {
+    let AccountsError::ImportConflicts(conflicts) = &refused else {
         panic!("{refused:?}")
     };
     let expected = [
@@ -207,35 +212,40 @@ async fn a_conflicting_import_reports_the_conflicts_and_imports_nothing() {
         "user 5 of bcs-api is plain:alice, and user 2 here is plain:alice".to_owned(),
         "users 7 and 8 of bcs-api are both plain:admin here: rename one of them in its table `users`".to_owned(),
     ];
-    assert_eq!(rows, &expected);
+    assert_eq!(conflicts, &expected);
     let text = refused.to_string();
     assert!(text.contains("--replace"), "{text}");
-    assert_eq!(revision(&scene).await, before, "it changed the database");
+    assert_eq!(revision(&scene).await, revision_before, "it changed the database");
     let directory = accounts.directory().unwrap();
     assert_eq!(directory.users().collect::<Vec<_>>(), [&dan, &alice]);
 }
 
 #[tokio::test]
 async fn conflicting_users_are_replaced_only_on_request() {
-    let scene = with_tables(&[]).await;
+    let scene = scene_with_tables(&[]).await;
     let accounts = &scene.accounts;
-    let dan = scene.user("dan").await;
-    let alice = scene.user("alice").await;
-    let bystander = scene.user("carol").await;
-    let (dans, alices) = (scene.token(&dan).await, scene.token(&alice).await);
-    let (first, second) = (
-        scene.cluster("first", Some(&dan)).await,
-        scene.cluster("second", Some(&alice)).await,
+    let dan = scene.create_user("dan").await;
+    let alice = scene.create_user("alice").await;
+    let bystander = scene.create_user("carol").await;
+    let (dans_token, alices_token) = (scene.create_token(&dan).await, scene.create_token(&alice).await);
+    let (dans_cluster, alices_cluster) = (
+        scene.create_cluster("first", Some(&dan)).await,
+        scene.create_cluster("second", Some(&alice)).await,
     );
     accounts
-        .grant("test", &alice, &first, Some(Access::Permission(Permission::Hooks)))
+        .set_access(
+            "test",
+            &alice,
+            &dans_cluster,
+            Some(Access::Permission(Permission::Hooks)),
+        )
         .await
         .unwrap();
-    let replace = ["dan", "alice", "carol", "nobody"].map(|name| UserName::plain(name).unwrap());
-    let outcome = accounts.import("test", &replace).await.unwrap();
+    let replaced_names = ["dan", "alice", "carol", "nobody"].map(|name| UserName::plain(name).unwrap());
+    let outcome = accounts.import("test", &replaced_names).await.unwrap();
     assert_eq!(outcome.replaced, ["plain:dan", "plain:alice"]);
     let directory = accounts.directory().unwrap();
-    for replaced_token in [&dans, &alices] {
+    for replaced_token in [&dans_token, &alices_token] {
         assert_eq!(
             directory.authenticate(replaced_token).unwrap_err(),
             TokenDenied::Unknown
@@ -245,17 +255,23 @@ async fn conflicting_users_are_replaced_only_on_request() {
     assert_eq!(directory.user(bystander.id), Some(&bystander));
     let alice = directory.user(UserId(5)).unwrap();
     assert_eq!(alice.name.as_str(), "plain:alice");
-    let current = |cluster: &RegisteredCluster| directory.cluster(&cluster.id).unwrap().clone();
-    assert_eq!(current(&first).creator, UserId::NOBODY);
-    assert_eq!(current(&second).creator, alice.id);
-    assert_eq!(directory.permission(alice, &current(&first)), Some(Permission::Hooks));
-    let again = accounts.import("test", &replace).await.unwrap();
-    assert!(again.replaced.is_empty() && again.users == 0, "{again:?}");
+    let current_cluster = |cluster: &RegisteredCluster| directory.cluster(&cluster.id).unwrap().clone();
+    assert_eq!(current_cluster(&dans_cluster).creator, UserId::UNASSIGNED);
+    assert_eq!(current_cluster(&alices_cluster).creator, alice.id);
+    assert_eq!(
+        directory.permission(alice, &current_cluster(&dans_cluster)),
+        Some(Permission::Hooks)
+    );
+    let second_outcome = accounts.import("test", &replaced_names).await.unwrap();
+    assert!(
+        second_outcome.replaced.is_empty() && second_outcome.users == 0,
+        "{second_outcome:?}"
+    );
 }
 
 #[tokio::test]
 async fn credentials_with_an_unusable_ca_are_not_imported() {
-    let scene = with_tables(&[
+    let scene = scene_with_tables(&[
         "UPDATE cluster_credentials SET ca_cert_data = '-----BEGIN CERTIFICATE-----\nQUFB\n-----END CERTIFICATE-----' \
          WHERE cluster_id = 'plain-dev'",
     ])
@@ -270,39 +286,49 @@ async fn credentials_with_an_unusable_ca_are_not_imported() {
 
 #[tokio::test]
 async fn importing_again_copies_new_tokens_and_credentials_of_clusters() {
-    let scene = with_tables(&[
+    let scene = scene_with_tables(&[
         "CREATE TABLE kept AS SELECT * FROM cluster_credentials",
         "DELETE FROM cluster_credentials",
     ])
     .await;
     let accounts = &scene.accounts;
     assert_eq!(accounts.import("test", &[]).await.unwrap().credentials, 0);
-    let later = [
+    let later_statements = [
         "INSERT INTO cluster_credentials SELECT * FROM kept",
         "INSERT INTO register_tokens (cluster_id, token) VALUES ('bcs-bcs-k8s-1-k3f9x2ab', 'latertoken')",
     ];
-    mariadb::shared().run(database(&scene), &later).await;
-    let again = accounts.import("test", &[]).await.unwrap();
+    mariadb::shared_server()
+        .run_statements(database_name(&scene), &later_statements)
+        .await;
+    let second_outcome = accounts.import("test", &[]).await.unwrap();
     assert_eq!(
-        (again.clusters, again.credentials, again.register_tokens),
+        (
+            second_outcome.clusters,
+            second_outcome.credentials,
+            second_outcome.register_tokens
+        ),
         (0, 1, 1),
-        "{again:?}"
+        "{second_outcome:?}"
     );
     let is_valid = |token: &[u8]| {
         let directory = accounts.directory().unwrap();
-        directory.agent("bcs-bcs-k8s-1-k3f9x2ab", token).is_ok()
+        directory.authenticate_agent("bcs-bcs-k8s-1-k3f9x2ab", token).is_ok()
     };
     assert!(is_valid(b"latertoken"));
     let directory = accounts.directory().unwrap();
     let cluster = directory.cluster("bcs-bcs-k8s-1-k3f9x2ab").unwrap();
     accounts.revoke_register_token("test", cluster).await.unwrap();
-    let last = accounts.import("test", &[]).await.unwrap();
-    assert_eq!((last.credentials, last.register_tokens), (0, 0), "{last:?}");
+    let last_outcome = accounts.import("test", &[]).await.unwrap();
+    assert_eq!(
+        (last_outcome.credentials, last_outcome.register_tokens),
+        (0, 0),
+        "{last_outcome:?}"
+    );
     assert!(!is_valid(b"latertoken"));
 }
 
 async fn revision(scene: &AccountsScene) -> i64 {
-    let mut connection = mariadb::shared().connect(database(scene)).await;
+    let mut connection = mariadb::shared_server().connect(database_name(scene)).await;
     let revision = sqlx::query_scalar("SELECT revision FROM admittance_state");
     revision.fetch_one(&mut connection).await.unwrap()
 }

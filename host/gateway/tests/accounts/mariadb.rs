@@ -17,13 +17,13 @@ use sqlx::{AnyConnection, Connection as _, query, raw_sql};
 use crate::ensemble::KEEPER;
 
 /// The environment variable with the directory of MariaDB's programs. Without it, they are searched in `PATH`.
-const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
+const DIRECTORY_VARIABLE: &str = "ADMITTANCE_TEST_MARIADB";
 
 /// The time after which a test fails. No operation takes this long, even on a busy machine.
-const NEVER: Duration = Duration::from_secs(120);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Options for little memory and a fast start. Data survives if the server is killed, but not a power failure.
-const OPTIONS: [&str; 7] = [
+const SERVER_OPTIONS: [&str; 7] = [
     "--no-defaults",
     "--user=root",
     "--bind-address=127.0.0.1",
@@ -65,17 +65,17 @@ impl MariaDb {
             port,
             keeper: None,
         };
-        server.start_again();
+        server.start_server();
         server
     }
 
-    pub(crate) fn start_again(&mut self) {
+    pub(crate) fn start_server(&mut self) {
         let log = self.directory.join("log");
         let socket = self.directory.join("socket");
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "keeper"])
-            .arg(env::var_os(DIRECTORY).map_or("mariadbd".into(), |path| PathBuf::from(path).join("mariadbd")))
-            .args(OPTIONS)
+            .arg(env::var_os(DIRECTORY_VARIABLE).map_or("mariadbd".into(), |path| PathBuf::from(path).join("mariadbd")))
+            .args(SERVER_OPTIONS)
             .arg(format!("--datadir={}", self.directory.join("data").display()))
             .arg(format!("--socket={}", socket.display()))
             .arg(format!("--port={}", self.port))
@@ -94,11 +94,11 @@ impl MariaDb {
             .contains("ready for connections")
         {
             assert!(
-                keeper.try_wait().unwrap().is_none() && begin.elapsed() < NEVER,
+                keeper.try_wait().unwrap().is_none() && begin.elapsed() < START_TIMEOUT,
                 "MariaDB does not start: {}",
                 fs::read_to_string(&log).unwrap_or_default()
             );
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(POLL_INTERVAL);
         }
         self.keeper = Some(keeper);
     }
@@ -110,7 +110,7 @@ impl MariaDb {
         }
     }
 
-    pub(crate) async fn database(&self) -> MySqlConfig {
+    pub(crate) async fn create_database(&self) -> MySqlConfig {
         let name = format!("test{:016x}", fastrand::u64(..));
         let mut connection = self.connect("mysql").await;
         // The name can be used without quotes, because it contains only letters and digits.
@@ -132,7 +132,7 @@ impl MariaDb {
         AnyConnection::connect(&url).await.unwrap()
     }
 
-    pub(crate) async fn run(&self, database: &str, statements: &[&'static str]) {
+    pub(crate) async fn run_statements(&self, database: &str, statements: &[&'static str]) {
         let mut connection = self.connect(database).await;
         for statement in statements {
             query(*statement).execute(&mut connection).await.unwrap();
@@ -148,7 +148,7 @@ impl Drop for MariaDb {
 }
 
 /// Returns the MariaDB server that all tests share. Each test has its own database in it.
-pub(crate) fn shared() -> &'static MariaDb {
+pub(crate) fn shared_server() -> &'static MariaDb {
     static SHARED: OnceLock<MariaDb> = OnceLock::new();
     SHARED.get_or_init(MariaDb::start)
 }

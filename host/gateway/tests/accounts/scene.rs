@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use crate::mariadb;
 
-pub(crate) const NEVER: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The users and clusters of a gateway under test. The gateway keeps reading its database until this value is dropped.
@@ -28,9 +28,9 @@ impl AccountsScene {
     }
 
     pub(crate) async fn mysql() -> Self {
-        // A blocking thread is needed, because `shared` blocks while the server starts.
-        let server = tokio::task::spawn_blocking(mariadb::shared).await.unwrap();
-        let database = DatabaseConfig::MySql(server.database().await);
+        // A blocking thread is needed, because `shared_server` blocks while the server starts.
+        let server = tokio::task::spawn_blocking(mariadb::shared_server).await.unwrap();
+        let database = DatabaseConfig::MySql(server.create_database().await);
         Self::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await
     }
 
@@ -43,7 +43,7 @@ impl AccountsScene {
         database: DatabaseConfig,
         register_token_lifetime: Duration,
     ) -> Self {
-        let config = config(&directory, &database, register_token_lifetime);
+        let config = accounts_config(&directory, &database, register_token_lifetime);
         let accounts = Accounts::new(config).await.unwrap();
         let following = accounts.clone();
         let following = tokio::spawn(async move { following.follow().await }).abort_handle();
@@ -53,16 +53,16 @@ impl AccountsScene {
             database,
             following,
         };
-        scene.until("it is read", |_| true).await;
+        scene.wait_until("it is read", |_| true).await;
         scene
     }
 
-    pub(crate) async fn another(&self) -> Self {
+    pub(crate) async fn another_gateway(&self) -> Self {
         Self::start(self.directory.clone(), self.database.clone(), DAY).await
     }
 
     pub(crate) fn config(&self, register_token_lifetime: Duration) -> AccountsConfig {
-        config(&self.directory, &self.database, register_token_lifetime)
+        accounts_config(&self.directory, &self.database, register_token_lifetime)
     }
 
     pub(crate) fn key_file(&self) -> PathBuf {
@@ -70,37 +70,41 @@ impl AccountsScene {
     }
 
     /// Waits until the directory of the gateway fulfils `condition`, and returns the directory.
-    pub(crate) async fn until(&self, description: &str, condition: impl Fn(&Directory) -> bool) -> Arc<Directory> {
+    pub(crate) async fn wait_until(&self, description: &str, condition: impl Fn(&Directory) -> bool) -> Arc<Directory> {
         let mut changes = self.accounts.changes();
         let waiting = changes.wait_for(|directory| directory.as_deref().is_some_and(&condition));
-        match tokio::time::timeout(NEVER, waiting).await {
+        match tokio::time::timeout(TEST_TIMEOUT, waiting).await {
             Ok(current) => current.unwrap().clone().unwrap(),
             Err(_) => panic!("waited for: {description}; {:?}", self.accounts.stale_reason()),
         }
     }
 
-    pub(crate) async fn user(&self, name: &str) -> Arc<User> {
+    pub(crate) async fn create_user(&self, name: &str) -> Arc<User> {
         let name = UserName::plain(name).unwrap();
         self.accounts.create_user("test", &name, false, &[]).await.unwrap()
     }
 
-    pub(crate) async fn token(&self, user: &User) -> Vec<u8> {
+    pub(crate) async fn create_token(&self, user: &User) -> Vec<u8> {
         let token = self.accounts.create_token("test", user, DAY).await.unwrap();
         token.value.0.into_bytes()
     }
 
-    pub(crate) async fn cluster(&self, name: &str, creator: Option<&User>) -> Arc<RegisteredCluster> {
+    pub(crate) async fn create_cluster(&self, name: &str, creator: Option<&User>) -> Arc<RegisteredCluster> {
         let name = ClusterName::new(name, None).unwrap();
         self.accounts.create_cluster("test", creator, &name).await.unwrap()
     }
 
-    pub(crate) async fn register_token(&self, cluster: &RegisteredCluster) -> Vec<u8> {
+    pub(crate) async fn create_register_token(&self, cluster: &RegisteredCluster) -> Vec<u8> {
         let created = self.accounts.create_register_token("test", cluster, true).await;
         created.unwrap().value.0.into_bytes()
     }
 }
 
-fn config(directory: &TempDir, database: &DatabaseConfig, register_token_lifetime: Duration) -> AccountsConfig {
+fn accounts_config(
+    directory: &TempDir,
+    database: &DatabaseConfig,
+    register_token_lifetime: Duration,
+) -> AccountsConfig {
     AccountsConfig {
         database: database.clone(),
         key_file: directory.path().join("keys"),
@@ -117,7 +121,7 @@ impl Drop for AccountsScene {
     }
 }
 
-pub(crate) fn report(token: &str) -> AgentReport {
+pub(crate) fn agent_report(token: &str) -> AgentReport {
     AgentReport {
         server_addresses: "https://10.0.0.1:6443;https://10.0.0.2:6443".to_owned(),
         ca: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),

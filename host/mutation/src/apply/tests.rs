@@ -9,7 +9,7 @@ fn location(text: &str) -> FieldLocation {
     FieldLocation::parse(text).unwrap()
 }
 
-fn applied(
+fn apply_mutation(
     location_text: &str,
     tests: &[(&str, bool)],
     mutation: Mutation,
@@ -17,7 +17,7 @@ fn applied(
 ) -> Result<Option<Value>, String> {
     let mut mutator = Mutator::new("m", location(location_text), mutation);
     for (path, must_exist) in tests {
-        mutator.test(&location(path), *must_exist).unwrap();
+        mutator.add_path_test(&location(path), *must_exist).unwrap();
     }
     let metadata = AssignableMetadata {
         namespace: "shop".to_owned(),
@@ -177,11 +177,11 @@ fn a_value_is_set_at_its_location() {
             with("/spec/a", json!("web")),
         ),
     ] {
-        assert_eq!(applied(at, tests, mutation, &pod), Ok(expected), "{case}");
+        assert_eq!(apply_mutation(at, tests, mutation, &pod), Ok(expected), "{case}");
     }
     let services = json!({"spec": {"ports": [{"port": 80}, {"port": "80"}]}});
     let expected = json!({"spec": {"ports": [{"port": 80, "name": "http"}, {"port": "80"}]}});
-    let changed_services = applied("spec.ports[port: 80].name", &[], assign("http"), &services);
+    let changed_services = apply_mutation("spec.ports[port: 80].name", &[], assign("http"), &services);
     assert_eq!(changed_services, Ok(Some(expected)), "a number is not a string");
 }
 
@@ -254,7 +254,11 @@ fn lists_are_merged_or_pruned_and_parts_of_image_names_are_replaced() {
             None,
         ),
     ] {
-        assert_eq!(applied("spec.args", &[], mutation, &before), Ok(expected), "{case}");
+        assert_eq!(
+            apply_mutation("spec.args", &[], mutation, &before),
+            Ok(expected),
+            "{case}"
+        );
     }
 }
 
@@ -305,7 +309,7 @@ fn a_value_of_an_unexpected_type_fails_the_mutation() {
             "spec.a is a number, where its location expects a string",
         ),
     ] {
-        assert_eq!(applied(at, &[], mutation, &object), Err(expected.to_owned()));
+        assert_eq!(apply_mutation(at, &[], mutation, &object), Err(expected.to_owned()));
     }
 }
 
@@ -316,7 +320,7 @@ fn a_mutation_stops_at_its_deadline() {
         namespace: String::new(),
         name: String::new(),
     };
-    let mut pod = json!({"spec": {"containers": vec![json!({}); 2 * Growth::INTERVAL]}});
+    let mut pod = json!({"spec": {"containers": vec![json!({}); 2 * Growth::CHECK_INTERVAL]}});
     let mut growth = Growth::for_size(0, Deadline::after(Duration::ZERO));
     let failure = mutator.apply(&mut pod, &metadata, &mut growth).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Timeout);

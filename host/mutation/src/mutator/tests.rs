@@ -13,8 +13,10 @@ fn assign(name: &str, location: &str, value: impl Into<Value>) -> Mutator {
     )
 }
 
-fn with_test(mut mutator: Mutator, path: &str, must_exist: bool) -> Mutator {
-    mutator.test(&FieldLocation::parse(path).unwrap(), must_exist).unwrap();
+fn with_path_test(mut mutator: Mutator, path: &str, must_exist: bool) -> Mutator {
+    mutator
+        .add_path_test(&FieldLocation::parse(path).unwrap(), must_exist)
+        .unwrap();
     mutator
 }
 
@@ -30,7 +32,7 @@ async fn admit(mutators: Vec<Mutator>, object: Value) -> Result<Response, Failur
 }
 
 /// Applies the mutators to the object. Returns the object afterwards, and the names of the mutators that changed it.
-async fn changed(mutators: Vec<Mutator>, object: Value) -> (Value, String) {
+async fn admit_and_apply(mutators: Vec<Mutator>, object: Value) -> (Value, String) {
     let response = admit(mutators, object.clone()).await.unwrap();
     let Verdict::Patch(patch) = response.verdict else {
         assert!(matches!(response.verdict, Verdict::Allow), "{response:?}");
@@ -48,17 +50,17 @@ async fn changed(mutators: Vec<Mutator>, object: Value) -> (Value, String) {
 #[tokio::test]
 async fn mutators_are_applied_until_nothing_changes() {
     let chained = vec![
-        with_test(assign("a", "spec.b.a", 1), "spec.b", true),
-        with_test(assign("b", "spec.b.c", 1), "spec.b", false),
+        with_path_test(assign("a", "spec.b.a", 1), "spec.b", true),
+        with_path_test(assign("b", "spec.b.c", 1), "spec.b", false),
     ];
-    let (after, names) = changed(chained, json!({"spec": {}})).await;
+    let (after, names) = admit_and_apply(chained, json!({"spec": {}})).await;
     assert_eq!(after, json!({"spec": {"b": {"c": 1, "a": 1}}}));
     assert_eq!(names, "b, a");
 
     let disputed = vec![assign("a", "spec.x", 1), assign("b", "spec.x", 2)];
-    let (after, _) = changed(disputed.clone(), json!({"spec": {}})).await;
+    let (after, _) = admit_and_apply(disputed.clone(), json!({"spec": {}})).await;
     assert_eq!(after, json!({"spec": {"x": 2}}));
-    assert_eq!(changed(disputed, after.clone()).await, (after, String::new()));
+    assert_eq!(admit_and_apply(disputed, after.clone()).await, (after, String::new()));
 
     // This mutator never comes to an end. Its first round replaces `nginx` by `gcr.io/repo`. In the next round,
     // `gcr.io` is the registry of that name, and only `repo` is replaced, which makes `gcr.io/gcr.io/repo`. Each
@@ -93,23 +95,23 @@ async fn a_mutator_applies_only_to_requests_and_labels_that_it_selects() {
     let on = || LabelSelector::new(vec![LabelRequirement::equals("inject", "on").unwrap()]);
     let mut labelled = assign("a", "spec.a", 1);
     labelled.labels = on();
-    let (after, _) = changed(vec![labelled.clone()], object.clone()).await;
+    let (after, _) = admit_and_apply(vec![labelled.clone()], object.clone()).await;
     assert_eq!(after, object);
     let label = Mutator::new(
         "label",
         FieldLocation::parse("metadata.labels.inject").unwrap(),
         Mutation::Assign("on".into()),
     );
-    let (after, names) = changed(vec![labelled, label], object.clone()).await;
+    let (after, names) = admit_and_apply(vec![labelled, label], object.clone()).await;
     let expected = json!({"metadata": {"name": "web", "labels": {"inject": "on"}}, "spec": {"a": 1}});
     assert_eq!((after, names.as_str()), (expected, "label, a"));
 
     let mut updates = assign("a", "spec.a", 1);
-    updates.requests.rules = vec![Rule::for_operations([Operation::Update])];
+    updates.request_filter.rules = vec![Rule::for_operations([Operation::Update])];
     let mut elsewhere = assign("b", "spec.b", 1);
-    elsewhere.requests.namespace_selector = Some(NamespaceSelector::Labels(on()));
+    elsewhere.request_filter.namespace_selector = Some(NamespaceSelector::Labels(on()));
     let namespace = Mutator::new("c", FieldLocation::parse("spec.c").unwrap(), Mutation::AssignNamespace);
-    let (after, names) = changed(vec![updates, elsewhere, namespace], object).await;
+    let (after, names) = admit_and_apply(vec![updates, elsewhere, namespace], object).await;
     let expected = json!({"metadata": {"name": "web"}, "spec": {"c": "shop"}});
     assert_eq!((after, names.as_str()), (expected, "c"));
 }
@@ -151,7 +153,7 @@ fn invalid_path_tests_are_refused() {
         );
         let outcome = tests
             .iter()
-            .try_for_each(|(path, must_exist)| mutator.test(&parse_location(path), *must_exist));
+            .try_for_each(|(path, must_exist)| mutator.add_path_test(&parse_location(path), *must_exist));
         match (outcome, expected) {
             (Ok(()), None) => {}
             (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),

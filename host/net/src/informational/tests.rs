@@ -91,10 +91,10 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn status(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
+fn status_frame(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
     let mut block = vec![8, 3];
     block.extend(status);
-    frame(HEADERS, 4 | u8::from(is_last), stream, &block)
+    frame(HEADERS_FRAME, 4 | u8::from(is_last), stream, &block)
 }
 
 /// Sends one request for each element of `replies`. The server answers each request with its element. If `is_endless`
@@ -135,7 +135,7 @@ async fn serve(mut server: DuplexStream, is_http2: bool, replies: Vec<Vec<u8>>, 
     for reply in replies {
         loop {
             let length = server.read(&mut buffer).await.unwrap();
-            let headers = frame(HEADERS, 5, 0, &[])[3..5].to_vec();
+            let headers = frame(HEADERS_FRAME, 5, 0, &[])[3..5].to_vec();
             let request_bytes = &buffer[..length];
             if !is_http2 || request_bytes.windows(2).any(|bytes| bytes == headers) {
                 break;
@@ -149,7 +149,7 @@ async fn serve(mut server: DuplexStream, is_http2: bool, replies: Vec<Vec<u8>>, 
 async fn a_request_to_a_server_that_never_sends_a_final_response_fails() {
     for (is_http2, reply) in [
         (false, CONTINUE.repeat(100)),
-        (true, status(b"103", false, 1).repeat(100)),
+        (true, status_frame(b"103", false, 1).repeat(100)),
     ] {
         let results = exchange(is_http2, vec![reply], true).await;
         let error = results.into_iter().next().unwrap().unwrap_err();
@@ -164,8 +164,13 @@ async fn a_few_informational_responses_to_each_request_are_allowed() {
     let of_http1 = [CONTINUE.repeat(60), OK.to_vec()].concat();
     let of_http2 = |number: u8| {
         let stream = 2 * number + 1;
-        let informational = status(b"103", false, stream).repeat(60);
-        [informational, status(b"200", false, stream), frame(0, 1, stream, b"ok")].concat()
+        let informational = status_frame(b"103", false, stream).repeat(60);
+        [
+            informational,
+            status_frame(b"200", false, stream),
+            frame(0, 1, stream, b"ok"),
+        ]
+        .concat()
     };
     for (is_http2, replies) in [(false, vec![of_http1; 100]), (true, (0..100).map(of_http2).collect())] {
         for result in exchange(is_http2, replies, false).await {

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// The time for which a connection may have no request. Most clients close idle connections earlier.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// The state of a connection, from which its timeouts follow. hyper has a timeout for the head of a request, too, but
 /// hyper closes the connection without a reply.
@@ -25,7 +25,7 @@ pub(super) struct Activity(Arc<Inner>);
 struct Inner {
     limits: ConnectionLimits,
     state: Mutex<ActivityState>,
-    is_earlier: Notify,
+    earlier_wake: Notify,
 }
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct ActivityState {
     requests_in_flight: usize,
     transfers: Vec<Weak<TransferState>>,
     next_check: Instant,
-    last_bytes: Instant,
+    last_bytes_at: Instant,
     has_received: bool,
     has_served: bool,
     is_http2: bool,
@@ -51,10 +51,11 @@ pub(super) enum ConnectionExpiry {
     Revoked,
 }
 
-/// The next check of a connection, which is due at the time `at`. If `expiry` has a value, the connection is closed by
-/// this check. If `expiry` is `None`, the bodies of its requests are checked for stalls, and the connection stays open.
+/// The next check of a connection, which is due at the time `due_at`. If `expiry` has a value, the connection is closed
+/// by this check. If `expiry` is `None`, the bodies of its requests are checked for stalls, and the connection stays
+/// open.
 struct NextStep {
-    at: Instant,
+    due_at: Instant,
     expiry: Option<ConnectionExpiry>,
 }
 
@@ -67,26 +68,29 @@ impl Inner {
     /// noticed at most that much late.
     fn check_interval(&self) -> Duration {
         let limits = &self.limits.transfer;
-        let shortest = limits.client.min(limits.upstream).min(limits.stream);
+        let shortest = limits
+            .client_timeout
+            .min(limits.upstream_timeout)
+            .min(limits.stream_timeout);
         (shortest / 8).max(Duration::from_millis(1))
     }
 }
 
 impl ActivityState {
-    fn next(&self, head_timeout: Duration) -> NextStep {
+    fn next_step(&self, head_timeout: Duration) -> NextStep {
         if self.requests_in_flight > 0 {
             return NextStep {
-                at: self.next_check,
+                due_at: self.next_check,
                 expiry: None,
             };
         }
         let (since, limit, expiry) = match self.head_since {
             Some(since) => (since, head_timeout, ConnectionExpiry::Head),
-            None if self.has_served => (self.idle_since, KEEP_ALIVE, ConnectionExpiry::Idle),
+            None if self.has_served => (self.idle_since, KEEP_ALIVE_TIMEOUT, ConnectionExpiry::Idle),
             None => (self.idle_since, head_timeout, ConnectionExpiry::Idle),
         };
         NextStep {
-            at: since + limit,
+            due_at: since + limit,
             expiry: Some(expiry),
         }
     }
@@ -100,7 +104,7 @@ impl Activity {
                 requests_in_flight: 0,
                 transfers: Vec::new(),
                 next_check: Instant::now(),
-                last_bytes: Instant::now(),
+                last_bytes_at: Instant::now(),
                 has_received: false,
                 has_served: false,
                 is_http2: false,
@@ -108,13 +112,13 @@ impl Activity {
                 idle_since: Instant::now(),
                 wakes_at: Instant::now(),
             }),
-            is_earlier: Notify::new(),
+            earlier_wake: Notify::new(),
         }))
     }
 
     pub(super) fn record_received(&self, bytes: &[u8]) {
         let mut state = self.0.state.lock();
-        state.last_bytes = Instant::now();
+        state.last_bytes_at = Instant::now();
         if !state.has_received {
             state.has_received = true;
             // The preface of an HTTP/2 connection begins with `PRI`, and no HTTP/1 request does.
@@ -127,7 +131,7 @@ impl Activity {
     }
 
     pub(super) fn record_sent(&self) {
-        self.0.state.lock().last_bytes = Instant::now();
+        self.0.state.lock().last_bytes_at = Instant::now();
     }
 
     /// Records that the head of a request is complete. `end_token` is cancelled when the connection must end.
@@ -152,53 +156,53 @@ impl Activity {
         transfer
     }
 
-    pub(super) async fn silent_for(&self, limit: Duration) {
+    pub(super) async fn wait_until_silent_for(&self, limit: Duration) {
         loop {
-            let until = self.0.state.lock().last_bytes + limit;
-            if until <= Instant::now() {
+            let silent_at = self.0.state.lock().last_bytes_at + limit;
+            if silent_at <= Instant::now() {
                 return;
             }
-            tokio::time::sleep_until(until).await;
+            tokio::time::sleep_until(silent_at).await;
         }
     }
 
     /// Waits until the connection must be closed, and returns the reason. Meanwhile, aborts bodies that stall.
-    pub(super) async fn until_expired(&self) -> ConnectionExpiry {
+    pub(super) async fn wait_until_expired(&self) -> ConnectionExpiry {
         loop {
-            let is_earlier = self.0.is_earlier.notified();
-            let next = self.next();
-            if next.at > Instant::now() {
+            let earlier_wake = self.0.earlier_wake.notified();
+            let step = self.next_step();
+            if step.due_at > Instant::now() {
                 tokio::select! {
-                    () = is_earlier => {}
-                    () = tokio::time::sleep_until(next.at) => {}
+                    () = earlier_wake => {}
+                    () = tokio::time::sleep_until(step.due_at) => {}
                 }
-            } else if let Some(expiry) = next.expiry {
+            } else if let Some(expiry) = step.expiry {
                 return expiry;
-            } else if self.check() {
+            } else if self.check_transfers() {
                 return ConnectionExpiry::Stalled;
             }
         }
     }
 
-    fn next(&self) -> NextStep {
+    fn next_step(&self) -> NextStep {
         let mut state = self.0.state.lock();
-        let next = state.next(self.0.limits.header_timeout);
-        state.wakes_at = next.at;
-        next
+        let step = state.next_step(self.0.limits.header_timeout);
+        state.wakes_at = step.due_at;
+        step
     }
 
     /// The task of a connection sleeps until the next deadline. If this deadline has become earlier, wakes the
     /// task. Otherwise, the task is left alone, because waking it costs time.
     fn reschedule(&self, state: MutexGuard<'_, ActivityState>) {
-        let is_earlier = state.next(self.0.limits.header_timeout).at < state.wakes_at;
+        let is_earlier = state.next_step(self.0.limits.header_timeout).due_at < state.wakes_at;
         drop(state);
         if is_earlier {
-            self.0.is_earlier.notify_one();
+            self.0.earlier_wake.notify_one();
         }
     }
 
     /// Aborts the bodies that stall. Returns whether the connection must be closed.
-    fn check(&self) -> bool {
+    fn check_transfers(&self) -> bool {
         let now = Instant::now();
         let mut state = self.0.state.lock();
         state.next_check = now + self.0.check_interval();
@@ -209,7 +213,7 @@ impl Activity {
         drop(state);
         let mut is_reply_unread = false;
         for transfer in transfers {
-            is_reply_unread |= transfer.check(now);
+            is_reply_unread |= transfer.abort_if_stalled(now);
         }
         // If the client does not read the reply, an HTTP/1 connection has to be closed. An HTTP/2 connection stays open
         // for its other requests.
@@ -231,93 +235,93 @@ mod tests {
     use super::*;
     use crate::listener::TransferLimits;
 
-    const HEAD: Duration = Duration::from_secs(10);
+    const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
     const LIMITS: TransferLimits = TransferLimits {
-        client: Duration::from_secs(60),
+        client_timeout: Duration::from_secs(60),
         minimum_rate: 512,
-        upstream: Duration::from_secs(60),
-        stream: Duration::from_secs(3600),
+        upstream_timeout: Duration::from_secs(60),
+        stream_timeout: Duration::from_secs(3600),
     };
 
-    fn activity() -> Activity {
+    fn new_activity() -> Activity {
         Activity::new(ConnectionLimits {
-            connections: 1,
-            header_timeout: HEAD,
+            max_connections: 1,
+            header_timeout: HEAD_TIMEOUT,
             transfer: LIMITS,
         })
     }
 
-    fn request(activity: &Activity, is_http2: bool) -> BodyTransfer {
+    fn begin_request(activity: &Activity, is_http2: bool) -> BodyTransfer {
         activity.begin_request(([127, 0, 0, 1], 1).into(), is_http2, CancellationToken::new())
     }
 
     async fn expiry_after(activity: &Activity) -> (ConnectionExpiry, Duration) {
         let started = Instant::now();
-        (activity.until_expired().await, started.elapsed())
+        (activity.wait_until_expired().await, started.elapsed())
     }
 
-    fn about(duration: Duration, expected: Duration) -> bool {
+    fn is_about(duration: Duration, expected: Duration) -> bool {
         duration >= expected && duration < expected + Duration::from_millis(5)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_connection_expires_after_the_header_timeout() {
-        let (expiry, after) = expiry_after(&activity()).await;
+        let (expiry, elapsed) = expiry_after(&new_activity()).await;
         assert_eq!(expiry, ConnectionExpiry::Idle);
-        assert!(about(after, HEAD), "{after:?}");
+        assert!(is_about(elapsed, HEAD_TIMEOUT), "{elapsed:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_incomplete_request_head_expires_even_if_bytes_arrive() {
-        let activity = activity();
+        let activity = new_activity();
         let drip = async {
             loop {
                 activity.record_received(b"G");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         };
-        let (expiry, after) = tokio::select! {
+        let (expiry, elapsed) = tokio::select! {
             result = expiry_after(&activity) => result,
             () = drip => unreachable!("it drips for ever"),
         };
         assert_eq!(expiry, ConnectionExpiry::Head);
-        assert!(about(after, HEAD), "{after:?}");
+        assert!(is_about(elapsed, HEAD_TIMEOUT), "{elapsed:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_in_flight_does_not_expire() {
-        let activity = activity();
+        let activity = new_activity();
         activity.record_received(b"GET / HTTP/1.1\r\n\r\n");
-        let busy = request(&activity, false);
+        let transfer = begin_request(&activity, false);
         let work = async {
-            tokio::time::sleep(10 * KEEP_ALIVE).await;
+            tokio::time::sleep(10 * KEEP_ALIVE_TIMEOUT).await;
             activity.record_received(b"its body");
-            drop(busy);
+            drop(transfer);
         };
-        let ((expiry, after), ()) = tokio::join!(expiry_after(&activity), work);
+        let ((expiry, elapsed), ()) = tokio::join!(expiry_after(&activity), work);
         assert_eq!(expiry, ConnectionExpiry::Idle);
-        assert!(about(after, 11 * KEEP_ALIVE), "{after:?}");
+        assert!(is_about(elapsed, 11 * KEEP_ALIVE_TIMEOUT), "{elapsed:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_request_head_has_its_own_timeout() {
-        let activity = activity();
-        drop(request(&activity, false));
-        tokio::time::sleep(HEAD * 2).await;
+        let activity = new_activity();
+        drop(begin_request(&activity, false));
+        tokio::time::sleep(HEAD_TIMEOUT * 2).await;
         activity.record_received(b"G");
-        let (expiry, after) = expiry_after(&activity).await;
+        let (expiry, elapsed) = expiry_after(&activity).await;
         assert_eq!(expiry, ConnectionExpiry::Head);
-        assert!(about(after, HEAD), "{after:?}");
+        assert!(is_about(elapsed, HEAD_TIMEOUT), "{elapsed:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn http2_frames_do_not_start_the_header_timeout() {
-        let activity = activity();
+        let activity = new_activity();
         activity.record_received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-        drop(request(&activity, true));
+        drop(begin_request(&activity, true));
         activity.record_received(b"a ping");
-        let (expiry, after) = expiry_after(&activity).await;
+        let (expiry, elapsed) = expiry_after(&activity).await;
         assert_eq!(expiry, ConnectionExpiry::Idle);
-        assert!(about(after, KEEP_ALIVE), "{after:?}");
+        assert!(is_about(elapsed, KEEP_ALIVE_TIMEOUT), "{elapsed:?}");
     }
 }

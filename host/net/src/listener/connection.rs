@@ -34,10 +34,11 @@ use crate::{
 
 /// The timeout for sending a reply that this program writes without hyper, such as 408. A client that gets 408 has sent
 /// its request too slowly, and may read the reply too slowly as well.
-const REPLY_LIMIT: Duration = Duration::from_secs(1);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection, which says that a record of a handshake follows.
 const TLS_HANDSHAKE: u8 = 22;
-const NEEDS_TLS: &str = "this port speaks TLS, and the request came without it; write https:// in place of http://\n";
+const NEEDS_TLS_MESSAGE: &str =
+    "this port speaks TLS, and the request came without it; write https:// in place of http://\n";
 /// The time within which requests in flight can finish after the certificate of their client was revoked.
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
@@ -54,7 +55,7 @@ pub(super) struct ClientConnection<H> {
 }
 
 impl<H: RequestHandler> ClientConnection<H> {
-    pub(super) async fn run_at(self, _slot: WorkerSlot, stream: TcpStream) {
+    pub(super) async fn run_in_slot(self, _slot: WorkerSlot, stream: TcpStream) {
         match stream.into_std().and_then(TcpStream::from_std) {
             Ok(stream) => self.run(stream).await,
             Err(error) => tracing::warn!(%error, "a connection could not be handed to its thread"),
@@ -65,18 +66,18 @@ impl<H: RequestHandler> ClientConnection<H> {
         if H::IS_COUNTED {
             gauge!(telemetry::CONNECTIONS).increment(1);
         }
-        let now = self.stop.now.clone();
+        let now = self.stop.immediate_token.clone();
         tokio::select! {
             biased;
             () = WhenWoken::new(now.cancelled()) => {}
-            () = self.open(stream) => {}
+            () = self.handshake_and_serve(stream) => {}
         }
         if H::IS_COUNTED {
             gauge!(telemetry::CONNECTIONS).decrement(1);
         }
     }
 
-    async fn open(self, stream: TcpStream) {
+    async fn handshake_and_serve(self, stream: TcpStream) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
@@ -108,7 +109,7 @@ impl<H: RequestHandler> ClientConnection<H> {
                 // The data that the client has sent are read before the connection is closed. Otherwise, the kernel
                 // would reset the connection, and the client might lose the reply.
                 let _ = stream.try_read(&mut [0; 8192]);
-                self.reply(stream, "400 Bad Request", NEEDS_TLS).await;
+                self.reply(stream, "400 Bad Request", NEEDS_TLS_MESSAGE).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => {
@@ -163,17 +164,17 @@ impl<H: RequestHandler> ClientConnection<H> {
                 request.extensions_mut().insert(certificate.clone());
             }
             async move {
-                let request = request.map(|body| transfer.receive(Body::new(body)));
+                let request = request.map(|body| transfer.limit_request_body(Body::new(body)));
                 let response = handler.handle(request, client, &transfer).await;
-                Ok::<_, Infallible>(response.map(|body| transfer.send(body)))
+                Ok::<_, Infallible>(response.map(|body| transfer.limit_reply_body(body)))
             }
         });
         let mut builder = auto::Builder::new(self.streams.clone());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
         builder.http2().timer(TokioTimer::new());
         let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-        let (mut stopped, mut is_stopping) = (WhenWoken::new(self.stop.graceful.cancelled()), false);
-        let mut expired = WhenWoken::new(activity.until_expired());
+        let (mut stopped, mut is_stopping) = (WhenWoken::new(self.stop.graceful_token.cancelled()), false);
+        let mut expired = WhenWoken::new(activity.wait_until_expired());
         let mut grace = None;
         loop {
             tokio::select! {
@@ -188,7 +189,7 @@ impl<H: RequestHandler> ClientConnection<H> {
                     is_stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = until_revoked(tls), if grace.is_none() => {
+                () = wait_until_revoked(tls), if grace.is_none() => {
                     grace = Some(Instant::now() + REVOKED_GRACE);
                     tracing::info!(client = %self.address, "{REVOKED}: its connection is closed");
                     connection.as_mut().graceful_shutdown();
@@ -206,13 +207,13 @@ impl<H: RequestHandler> ClientConnection<H> {
         activity: &Activity,
         end_token: &CancellationToken,
     ) {
-        let limit = self.limits.transfer.stream;
+        let limit = self.limits.transfer.stream_timeout;
         tokio::select! {
             _ = &mut *released => return,
-            () = until_revoked(tls) => {
+            () = wait_until_revoked(tls) => {
                 tracing::info!(client = %self.address, "{REVOKED}: its tunnel is closed");
             }
-            () = activity.silent_for(limit) => {
+            () = activity.wait_until_silent_for(limit) => {
                 counter!(telemetry::STALLED, "who" => "tunnel", "how" => "idle").increment(1);
                 tracing::info!(client = %self.address, ?limit, "a tunnel was idle for too long and is closed");
             }
@@ -241,15 +242,15 @@ impl<H: RequestHandler> ClientConnection<H> {
             stream.write_all(reply.as_bytes()).await?;
             stream.shutdown().await
         };
-        if let Ok(Err(error)) = tokio::time::timeout(REPLY_LIMIT, sending).await {
+        if let Ok(Err(error)) = tokio::time::timeout(REPLY_TIMEOUT, sending).await {
             tracing::debug!(%error, "the client did not wait for the reply");
         }
     }
 }
 
-async fn until_revoked(tls: &mut Option<TlsConnection>) {
+async fn wait_until_revoked(tls: &mut Option<TlsConnection>) {
     match tls {
-        Some(tls) => tls.revoked().await,
+        Some(tls) => tls.wait_until_revoked().await,
         None => std::future::pending().await,
     }
 }

@@ -37,7 +37,7 @@ impl<S> StreamObserver<S> for Tracker<S> {
         self.activity.record_sent();
     }
 
-    fn released(&mut self, stream: S) {
+    fn observe_release(&mut self, stream: S) {
         if let Some(released) = self.released.take() {
             // `send` fails if nobody waits for the stream. Then the stream is dropped, which closes the connection.
             let _ = released.send(stream);

@@ -24,15 +24,15 @@ const LARGEST_CHUNK: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug)]
 pub struct TransferLimits {
     /// The longest time for which a client may send nothing of a request's body, or read nothing of a reply.
-    pub client: Duration,
+    pub client_timeout: Duration,
     /// The minimum rate of a client in bytes per second, or 0 for no minimum. The times for which a body waits for the
-    /// client are added up. When the sum reaches the timeout `client`, the rate of the client is computed, and the sum
-    /// begins at 0 again.
+    /// client are added up. When the sum reaches the timeout `client_timeout`, the rate of the client is computed, and
+    /// the sum begins at 0 again.
     pub minimum_rate: u64,
     /// The longest time for which an upstream may read nothing of a request's body, or send nothing of a reply.
-    pub upstream: Duration,
+    pub upstream_timeout: Duration,
     /// The longest time for which a tunnel, or an event stream of the upstream, may be idle.
-    pub stream: Duration,
+    pub stream_timeout: Duration,
 }
 
 /// The limit of [`TransferLimits`] that a client or an upstream exceeded.
@@ -92,7 +92,7 @@ struct Flow {
     /// The bytes that the client sent or read since its rate was last computed.
     bytes: u64,
     /// The time that was spent waiting for the client since its rate was last computed.
-    waited: Duration,
+    client_wait: Duration,
     /// The reason why the body was aborted; `None` if it was not.
     stall: Option<Stall>,
 }
@@ -116,19 +116,19 @@ impl Flows {
 impl Flow {
     fn end_wait(&mut self, now: Instant) {
         if let Some(Wait::Client(since)) = self.waits.take() {
-            self.waited += now.saturating_duration_since(since);
+            self.client_wait += now.saturating_duration_since(since);
         }
     }
 
     /// Returns whether the client was too slow. The client's rate is known only after the body has waited for the
     /// client for `limits.client` in total. Before that, this returns `false`.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
-        if self.waited < limits.client {
+        if self.client_wait < limits.client_timeout {
             return false;
         }
-        let minimum_bytes = self.waited.as_secs_f64() * as_float(limits.minimum_rate);
+        let minimum_bytes = self.client_wait.as_secs_f64() * as_float(limits.minimum_rate);
         let is_slow = as_float(self.bytes) < minimum_bytes;
-        (self.bytes, self.waited) = (0, Duration::ZERO);
+        (self.bytes, self.client_wait) = (0, Duration::ZERO);
         is_slow
     }
 
@@ -174,7 +174,7 @@ impl BodyTransfer {
         Arc::downgrade(&self.shared)
     }
 
-    pub(super) fn receive(&self, body: Body) -> Body {
+    pub(super) fn limit_request_body(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
         }
@@ -182,13 +182,13 @@ impl BodyTransfer {
         Body::new(LimitedBody {
             shared: self.shared.clone(),
             direction: Direction::Request,
-            rest: Bytes::new(),
+            chunk_rest: Bytes::new(),
             transfer: None,
         })
     }
 
     /// Returns the reply's body with the limits applied. The request is in flight until this body is dropped or stalls.
-    pub(super) fn send(self, body: Body) -> Body {
+    pub(super) fn limit_reply_body(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
             let mut flows = shared.flows.lock();
@@ -198,18 +198,18 @@ impl BodyTransfer {
         Body::new(LimitedBody {
             shared,
             direction: Direction::Reply,
-            rest: Bytes::new(),
+            chunk_rest: Bytes::new(),
             transfer: Some(self),
         })
     }
 
     /// Makes the reply an event stream, which has its own timeout.
-    pub fn set_stream(&self) {
+    pub fn mark_as_stream(&self) {
         self.shared.flows.lock().is_stream = true;
     }
 
     /// Returns a token that is cancelled when the client's connection, or the tunnel that it has become, must end.
-    pub fn connection_ended(&self) -> CancellationToken {
+    pub fn connection_end_token(&self) -> CancellationToken {
         self.end_token.clone()
     }
 
@@ -219,7 +219,7 @@ impl BodyTransfer {
     }
 
     /// Waits until the request's body is aborted, and returns the reason.
-    pub async fn until_stalled(&self) -> Stall {
+    pub async fn wait_until_stalled(&self) -> Stall {
         loop {
             let notified = self.shared.stalled.notified();
             if let Some(stall) = self.stall() {
@@ -233,25 +233,27 @@ impl BodyTransfer {
 impl TransferState {
     /// Aborts the bodies of the request and the reply if the client or the upstream was idle for too long. Returns
     /// whether the client did not read the reply in time.
-    pub(super) fn check(&self, now: Instant) -> bool {
+    pub(super) fn abort_if_stalled(&self, now: Instant) -> bool {
         let flows = self.flows.lock();
-        let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
-            Wait::Client(since) if now >= since + self.limits.client => Some(Stall::ClientIdle(self.limits.client)),
+        let overdue_stall = |wait: Option<Wait>, upstream: Duration| match wait? {
+            Wait::Client(since) if now >= since + self.limits.client_timeout => {
+                Some(Stall::ClientIdle(self.limits.client_timeout))
+            }
             Wait::Upstream(since) if now >= since + upstream => Some(Stall::UpstreamIdle(upstream)),
             Wait::Client(_) | Wait::Upstream(_) => None,
         };
         let reply_timeout = if flows.is_stream {
-            self.limits.stream
+            self.limits.stream_timeout
         } else {
-            self.limits.upstream
+            self.limits.upstream_timeout
         };
-        let reply = overdue(flows.reply.waits, reply_timeout);
-        let stall = reply.or_else(|| overdue(flows.request.waits, self.limits.upstream));
+        let reply_stall = overdue_stall(flows.reply.waits, reply_timeout);
+        let stall = reply_stall.or_else(|| overdue_stall(flows.request.waits, self.limits.upstream_timeout));
         let Some(stall) = stall else {
             return false;
         };
         self.abort(flows, stall);
-        matches!(reply, Some(Stall::ClientIdle(_)))
+        matches!(reply_stall, Some(Stall::ClientIdle(_)))
     }
 
     fn abort(&self, mut flows: MutexGuard<'_, Flows>, stall: Stall) {
@@ -278,14 +280,14 @@ enum Direction {
     Reply,
 }
 
-type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
+type PolledFrame = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
 struct LimitedBody {
     shared: Arc<TransferState>,
     direction: Direction,
     /// The bytes of a reply that were received, but not passed on yet. A frame that is larger than [`LARGEST_CHUNK`] is
     /// passed on in several parts.
-    rest: Bytes,
+    chunk_rest: Bytes,
     /// The transfer of the request, if this is the body of a reply. The body keeps the transfer until the reply ends,
     /// so the request counts as in flight until then.
     transfer: Option<BodyTransfer>,
@@ -295,7 +297,7 @@ struct LimitedBody {
 impl Unpin for LimitedBody {}
 
 impl LimitedBody {
-    fn poll_inner(&mut self, cx: &mut Context<'_>) -> Result<Polled, Stall> {
+    fn poll_inner(&mut self, cx: &mut Context<'_>) -> Result<PolledFrame, Stall> {
         let now = Instant::now();
         let shared = &*self.shared;
         let limits = shared.limits;
@@ -320,7 +322,9 @@ impl LimitedBody {
             }
         }
         let polled = match &mut flow.body {
-            _ if !self.rest.is_empty() => Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.rest))))),
+            _ if !self.chunk_rest.is_empty() => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.chunk_rest)))))
+            }
             Some(body) => http_body::Body::poll_frame(Pin::new(body), cx),
             None => Poll::Ready(None),
         };
@@ -351,7 +355,7 @@ impl LimitedBody {
         if is_reply {
             flow.waits = Some(Wait::Client(now));
             frame = frame.map_data(|mut data| {
-                self.rest = data.split_off(LARGEST_CHUNK.min(data.len()));
+                self.chunk_rest = data.split_off(LARGEST_CHUNK.min(data.len()));
                 data
             });
         } else {
@@ -375,7 +379,7 @@ impl http_body::Body for LimitedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame {
         match self.poll_inner(cx) {
             Ok(polled) => polled,
             Err(stall) => {
@@ -388,14 +392,16 @@ impl http_body::Body for LimitedBody {
     fn is_end_stream(&self) -> bool {
         let mut flows = self.shared.flows.lock();
         let flow = flows.flow(self.direction);
-        self.rest.is_empty() && flow.stall.is_none() && flow.body.as_ref().is_none_or(http_body::Body::is_end_stream)
+        self.chunk_rest.is_empty()
+            && flow.stall.is_none()
+            && flow.body.as_ref().is_none_or(http_body::Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let mut flows = self.shared.flows.lock();
         let inner = flows.flow(self.direction).body.as_ref();
         let mut hint = inner.map(http_body::Body::size_hint).unwrap_or(SizeHint::with_exact(0));
-        let rest = length(&self.rest);
+        let rest = length(&self.chunk_rest);
         if let Some(upper) = hint.upper() {
             hint.set_upper(upper.saturating_add(rest));
         }

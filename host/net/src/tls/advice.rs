@@ -50,7 +50,7 @@ impl TlsAdvice<'_> {
                 return no_alternative_name(host);
             }
             E::NotValidForNameContext { presented, .. } => {
-                let presented_names: Vec<_> = presented.iter().map(|name| bare(name)).collect();
+                let presented_names: Vec<_> = presented.iter().map(|name| bare_name(name)).collect();
                 let names = presented_names.join(", ");
                 (
                     format!("its certificate is for {names}; the subjectAltName must hold {host}"),
@@ -112,7 +112,7 @@ fn no_alternative_name(host: &str) -> String {
     )
 }
 
-fn bare(name: &str) -> &str {
+fn bare_name(name: &str) -> &str {
     [("DnsName(\"", "\")"), ("IpAddress(", ")")]
         .into_iter()
         .find_map(|(prefix, suffix)| name.strip_prefix(prefix)?.strip_suffix(suffix))

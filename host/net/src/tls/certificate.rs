@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 use rustls_pki_types::CertificateDer;
 use x509_parser::{certificate::X509Certificate, error::X509Error, extensions::GeneralName, parse_x509_certificate};
 
-const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+const EXPIRY_WARNING_PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CertificateValidity {
@@ -21,7 +21,7 @@ impl CertificateValidity {
     pub(super) fn read(certificate: &CertificateDer<'_>) -> Result<Self, X509Error> {
         let (_, parsed) = parse_x509_certificate(certificate)?;
         Ok(Self {
-            not_after: end(&parsed),
+            not_after: end_of_validity(&parsed),
             has_names: parsed
                 .subject_alternative_name()?
                 .is_some_and(|names| !names.value.general_names.is_empty()),
@@ -31,7 +31,7 @@ impl CertificateValidity {
     pub(super) fn expiry(&self, now: SystemTime) -> Option<CertificateExpiry> {
         match self.not_after.duration_since(now) {
             Err(_) => Some(CertificateExpiry::Expired),
-            Ok(remaining) => (remaining < SOON).then_some(CertificateExpiry::Soon),
+            Ok(remaining) => (remaining < EXPIRY_WARNING_PERIOD).then_some(CertificateExpiry::Soon),
         }
     }
 
@@ -44,7 +44,7 @@ impl CertificateValidity {
     }
 }
 
-fn end(certificate: &X509Certificate<'_>) -> SystemTime {
+fn end_of_validity(certificate: &X509Certificate<'_>) -> SystemTime {
     let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
@@ -52,7 +52,7 @@ fn end(certificate: &X509Certificate<'_>) -> SystemTime {
 /// Returns the time at which a certificate expires, or `None` if the certificate cannot be parsed.
 pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
-    Some(end(&parsed))
+    Some(end_of_validity(&parsed))
 }
 
 /// Returns the common names, and the alternative DNS names and URIs, of a certificate's subject. The list is empty if
@@ -99,8 +99,8 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         let second = Duration::from_secs(1);
         for (not_after, expected) in [
-            (now + SOON, None),
-            (now + SOON - second, Some(CertificateExpiry::Soon)),
+            (now + EXPIRY_WARNING_PERIOD, None),
+            (now + EXPIRY_WARNING_PERIOD - second, Some(CertificateExpiry::Soon)),
             (now, Some(CertificateExpiry::Soon)),
             (now - second, Some(CertificateExpiry::Expired)),
             (SystemTime::UNIX_EPOCH, Some(CertificateExpiry::Expired)),

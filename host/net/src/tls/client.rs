@@ -51,7 +51,7 @@ impl<'a> Trust<'a> {
             Self::Only([]) => Err(TlsError::NoAuthority),
             Self::Only(certificates) => {
                 let mut roots = RootCertStore::empty();
-                add(&mut roots, certificates)?;
+                add_certificates(&mut roots, certificates)?;
                 Ok(Arc::new(roots))
             }
         }
@@ -79,10 +79,10 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
 }
 
 fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
-    add(roots, &certificates(path)?).map_err(|error| TlsError::rejected(path, &error))
+    add_certificates(roots, &certificates(path)?).map_err(|error| TlsError::rejected(path, &error))
 }
 
-fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> Result<(), TlsError> {
+fn add_certificates(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> Result<(), TlsError> {
     for (index, certificate) in certificates.iter().enumerate() {
         roots.add(certificate.clone()).map_err(|source| TlsError::Authority {
             number: index + 1,
@@ -106,11 +106,11 @@ pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<C
 
 /// Returns the TLS configuration of a client that trusts these CAs. If a server requests a certificate, the client
 /// presents `identity`.
-pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
-    load(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
+pub fn client_config(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
+    load_client_material(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
 }
 
-fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<TlsMaterial<ClientConfig>, TlsError> {
+fn load_client_material(trust: Trust<'_>, identity: Option<&Identity>) -> Result<TlsMaterial<ClientConfig>, TlsError> {
     let roots = trust.roots()?;
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -152,7 +152,7 @@ impl ClientTls {
             .flat_map(|identity| [&identity.certificate, &identity.key]);
         let files = own_files.chain(&ca).cloned().collect();
         let material = ReloadableTls::load(Usage::Upstream, files, move || {
-            load(Trust::file_or_system(ca.as_deref()), identity.as_ref())
+            load_client_material(Trust::file_or_system(ca.as_deref()), identity.as_ref())
         })?;
         Ok(Self {
             material,

@@ -9,7 +9,7 @@ use rustls_pki_types::{
 use super::TlsError;
 
 /// The largest PEM file that is read, in bytes. A bundle with all CAs of an operating system is much smaller.
-const LARGEST: u64 = 16 << 20;
+const LARGEST_FILE: u64 = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
@@ -23,7 +23,7 @@ pub enum PemError {
 
 /// Reads the certificates in a PEM file. It is an error if there are none.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    read(path, certificates_in)
+    read_file(path, certificates_in)
 }
 
 /// Reads the certificates in text in the PEM format. It is an error if there are none.
@@ -40,7 +40,7 @@ pub fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemE
 
 /// Reads the first private key in a PEM file.
 pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    read(path, private_key_in)
+    read_file(path, private_key_in)
 }
 
 /// Reads the first private key in text in the PEM format.
@@ -51,8 +51,8 @@ pub fn private_key_in(text: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
     })
 }
 
-fn read<T>(path: &Path, parse: fn(&[u8]) -> Result<T, PemError>) -> Result<T, TlsError> {
-    file::read(path, LARGEST)
+fn read_file<T>(path: &Path, parse: fn(&[u8]) -> Result<T, PemError>) -> Result<T, TlsError> {
+    file::read(path, LARGEST_FILE)
         .map_err(|error| PemError::Unreadable(error.to_string()))
         .and_then(|text| parse(&text))
         .map_err(|problem| TlsError::File {

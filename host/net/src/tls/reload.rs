@@ -17,7 +17,7 @@ use super::{
 use crate::telemetry;
 
 /// The interval between warnings that a certificate expires soon.
-const REMINDER: Duration = Duration::from_secs(24 * 3600);
+const REMINDER_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// A TLS configuration that is loaded again when its files change. Clones share it. If the new files are invalid, the
 /// last valid configuration is used.
@@ -173,9 +173,9 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         let certificate = usage.as_str();
         gauge!(telemetry::CERTIFICATE_RELOADED, "certificate" => certificate).set(1);
         counter!(telemetry::CERTIFICATE_RELOAD_FAILURES, "certificate" => certificate).absolute(0);
-        self.report(usage);
+        self.report_certificate(usage);
         let remind = async {
-            let mut reminders = tokio::time::interval(REMINDER);
+            let mut reminders = tokio::time::interval(REMINDER_INTERVAL);
             reminders.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 reminders.tick().await;
@@ -204,7 +204,7 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         match loaded {
             Ok(()) => {
                 tracing::info!(certificate, "changed TLS files were loaded; new connections use them");
-                self.report(usage);
+                self.report_certificate(usage);
                 self.report_expiry(usage);
             }
             Err(error) => {
@@ -219,7 +219,7 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         gauge!(telemetry::CERTIFICATE_RELOADED, "certificate" => certificate).set(is_good);
     }
 
-    fn report(&self, usage: Usage) {
+    fn report_certificate(&self, usage: Usage) {
         let certificate = usage.as_str();
         if let Some(warning) = self.warning() {
             tracing::warn!(certificate, "{warning}");

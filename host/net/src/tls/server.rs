@@ -31,7 +31,7 @@ impl ServerTls {
     pub fn of_shared(identity: SharedIdentity) -> Result<Self, TlsError> {
         Self::load(Usage::Listen, Vec::new(), move || {
             let (chain, key) = identity.load()?;
-            let builder = builder()?.with_no_client_auth();
+            let builder = config_builder()?.with_no_client_auth();
             TlsMaterial::of_chain(&identity.source, &chain.clone(), || {
                 let config = builder
                     .with_single_cert(chain, key)
@@ -47,7 +47,9 @@ impl ServerTls {
             .chain(&client_ca)
             .cloned()
             .collect();
-        Self::load(usage, files, move || load(usage, &identity, client_ca.as_deref()))
+        Self::load(usage, files, move || {
+            load_server_material(usage, &identity, client_ca.as_deref())
+        })
     }
 
     /// Returns the TLS state for a connection that was accepted.
@@ -64,9 +66,13 @@ impl ServerTls {
 
 /// Loads the TLS configuration of a server. The TLS sessions of the previous configuration cannot be resumed in it, so
 /// clients have to present their certificates again.
-fn load(usage: Usage, identity: &Identity, client_ca: Option<&Path>) -> Result<TlsMaterial<ServerConfig>, TlsError> {
+fn load_server_material(
+    usage: Usage,
+    identity: &Identity,
+    client_ca: Option<&Path>,
+) -> Result<TlsMaterial<ServerConfig>, TlsError> {
     let (chain, key) = identity.load()?;
-    let builder = builder()?;
+    let builder = config_builder()?;
     let clients = match client_ca {
         None => None,
         Some(path) => {
@@ -91,7 +97,7 @@ fn load(usage: Usage, identity: &Identity, client_ca: Option<&Path>) -> Result<T
     Ok(material)
 }
 
-fn builder() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, TlsError> {
+fn config_builder() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, TlsError> {
     ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Provider)
@@ -127,7 +133,7 @@ impl TlsConnection {
     }
 
     /// Waits until a configuration is loaded that does not accept the certificate of the client.
-    pub async fn revoked(&mut self) {
+    pub async fn wait_until_revoked(&mut self) {
         while self.current.changed().await.is_ok() {
             if !self.current.borrow_and_update().accepts(&self.client) {
                 return;

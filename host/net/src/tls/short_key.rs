@@ -44,7 +44,7 @@ impl KeySizeVerifier {
     }
 
     /// Returns the size in bits of the CA key that signed one of these certificates, if that key is too short.
-    fn short_authority(&self, chain: &[&CertificateDer<'_>]) -> Option<usize> {
+    fn short_authority_bits(&self, chain: &[&CertificateDer<'_>]) -> Option<usize> {
         let (_, last) = parse_x509_certificate(chain.last()?).ok()?;
         let issuer = last.issuer().as_raw();
         // `issuer` begins with a DER tag and a length. rustls stores the subject of a root certificate without them. So
@@ -79,7 +79,7 @@ fn key_bits(key: &SubjectPublicKeyInfo<'_>) -> Option<usize> {
     }
 }
 
-fn explained(error: Error, short_key: impl FnOnce() -> Option<ShortKey>) -> Error {
+fn explain_error(error: Error, short_key: impl FnOnce() -> Option<ShortKey>) -> Error {
     let short_key = match error {
         Error::InvalidCertificate(CertificateError::BadSignature) => short_key(),
         _ => None,
@@ -106,9 +106,9 @@ impl ServerCertVerifier for KeySizeVerifier {
         self.inner
             .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
             .map_err(|error| {
-                explained(error, || {
+                explain_error(error, || {
                     let chain: Vec<_> = std::iter::once(end_entity).chain(intermediates).collect();
-                    self.short_authority(&chain).map(ShortKey::Authority)
+                    self.short_authority_bits(&chain).map(ShortKey::Authority)
                 })
             })
     }
@@ -120,7 +120,7 @@ impl ServerCertVerifier for KeySizeVerifier {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let verified = self.inner.verify_tls12_signature(message, certificate, signature);
-        verified.map_err(|error| explained(error, || short_server_key(certificate)))
+        verified.map_err(|error| explain_error(error, || short_server_key(certificate)))
     }
 
     fn verify_tls13_signature(
@@ -130,7 +130,7 @@ impl ServerCertVerifier for KeySizeVerifier {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let verified = self.inner.verify_tls13_signature(message, certificate, signature);
-        verified.map_err(|error| explained(error, || short_server_key(certificate)))
+        verified.map_err(|error| explain_error(error, || short_server_key(certificate)))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -100,7 +100,7 @@ impl Write for AnyConnection {
     }
 }
 
-pub(super) fn tcp() -> Dial {
+pub(super) fn tcp_dial() -> Dial {
     let tcp = tcp_connector();
     let dial = service_fn(move |server: Uri| {
         let connecting = tcp.clone().oneshot(server);
@@ -127,11 +127,11 @@ pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
 }
 
 /// Returns a connector for TCP and TLS. `connect_timeout` limits the time for DNS, TCP and the TLS handshake together.
-pub fn connector(tls: ClientTls, connect_timeout: Duration) -> UpstreamConnector {
-    over(tcp(), tls, connect_timeout)
+pub fn new_connector(tls: ClientTls, connect_timeout: Duration) -> UpstreamConnector {
+    connector_over(tcp_dial(), tls, connect_timeout)
 }
 
-pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> UpstreamConnector {
+pub(crate) fn connector_over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> UpstreamConnector {
     let names: Arc<dyn ResolveServerName + Send + Sync> = {
         let tls = tls.clone();
         Arc::new(move |server: &Uri| tls.server_name(server))

@@ -12,7 +12,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-const HOP_BY_HOP: [HeaderName; 6] = [
+const HOP_BY_HOP_HEADERS: [HeaderName; 6] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -25,14 +25,14 @@ const HOP_BY_HOP: [HeaderName; 6] = [
 pub fn is_upgrade<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_11
         && request.headers().contains_key(UPGRADE)
-        && tokens(request.headers(), &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
+        && header_tokens(request.headers(), &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
 }
 
 /// Prepares the head of a client's request for the upstream, and adds the `X-Forwarded-` headers.
 pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
-    let wants_trailers = tokens(&head.headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
+    let wants_trailers = header_tokens(&head.headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
     let upgrade = head.headers.get(UPGRADE).cloned().filter(|_| upgrades);
-    strip(&mut head.headers);
+    strip_hop_by_hop(&mut head.headers);
     let headers = &mut head.headers;
     // `Expect` is not forwarded. hyper answers `Expect: 100-continue` as soon as this program reads the request's body.
     headers.remove(EXPECT);
@@ -64,7 +64,7 @@ pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
 
 pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
     let upgrade = response.headers().get(UPGRADE).cloned().filter(|_| switches);
-    strip(response.headers_mut());
+    strip_hop_by_hop(response.headers_mut());
     if let Some(upgrade) = upgrade {
         response.headers_mut().insert(UPGRADE, upgrade);
         response
@@ -74,21 +74,21 @@ pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
     *response.version_mut() = Version::HTTP_11;
 }
 
-fn strip(headers: &mut HeaderMap) {
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
     // If a message has the header `Transfer-Encoding`, the header `Content-Length` says nothing about its size and must
     // be ignored (RFC 9112, section 6.3). So `Content-Length` is not forwarded.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
-    let connection_headers: Vec<HeaderName> = tokens(headers, &CONNECTION)
+    let connection_headers: Vec<HeaderName> = header_tokens(headers, &CONNECTION)
         .filter_map(|token| token.parse().ok())
         .collect();
-    for name in connection_headers.iter().chain(&HOP_BY_HOP) {
+    for name in connection_headers.iter().chain(&HOP_BY_HOP_HEADERS) {
         headers.remove(name);
     }
 }
 
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+fn header_tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     headers
         .get_all(name)
         .iter()

@@ -16,7 +16,7 @@ use super::{ConnectionPool, Downtime, HealthCheck, ServerSet, UpstreamServer};
 use crate::{body::ReplayBody, causes};
 
 /// The time for which a server counts as down after a connection to it failed.
-const PAUSE: Duration = Duration::from_secs(2);
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 pub(super) struct UpstreamHealth {
@@ -52,7 +52,7 @@ impl UpstreamHealth {
     pub(super) fn record_refused(&self, reason: String) {
         self.record_down(reason);
         let mut paused = self.paused_until.lock();
-        *paused = Some(Instant::now() + PAUSE);
+        *paused = Some(Instant::now() + REFUSED_PAUSE);
         self.is_paused.store(true, Ordering::Release);
     }
 
@@ -65,7 +65,7 @@ impl UpstreamHealth {
     }
 }
 
-pub(super) async fn check(servers: &ServerSet, pool: &ConnectionPool, check: &HealthCheck) {
+pub(super) async fn check_periodically(servers: &ServerSet, pool: &ConnectionPool, check: &HealthCheck) {
     let mut ticks = tokio::time::interval(check.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -35,7 +35,7 @@ use crate::{body::ReplayBody, workers};
 
 /// The time after which this program closes an idle connection to a server. Otherwise, the server might close the
 /// connection just when a request is sent on it.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExchangeError {
@@ -59,7 +59,7 @@ struct IdleConnections(Mutex<IdleList>);
 #[derive(Default)]
 struct IdleList {
     connections: VecDeque<IdleConnection>,
-    closing: Option<JoinHandle<()>>,
+    close_task: Option<JoinHandle<()>>,
 }
 
 struct IdleConnection {
@@ -151,8 +151,8 @@ impl IdleConnections {
         let since = Instant::now();
         let mut idle = self.0.lock();
         idle.connections.push_back(IdleConnection { since, connection });
-        if idle.closing.as_ref().is_none_or(JoinHandle::is_finished) {
-            idle.closing = Some(runtime.spawn(close_idle(Arc::downgrade(self), since + IDLE)));
+        if idle.close_task.as_ref().is_none_or(JoinHandle::is_finished) {
+            idle.close_task = Some(runtime.spawn(close_idle(Arc::downgrade(self), since + IDLE_TIMEOUT)));
         }
     }
 
@@ -160,13 +160,13 @@ impl IdleConnections {
         let now = Instant::now();
         let mut idle = self.0.lock();
         while let Some(oldest) = idle.connections.front() {
-            let expiry = oldest.since + IDLE;
+            let expiry = oldest.since + IDLE_TIMEOUT;
             if expiry > now {
                 return Some(expiry);
             }
             idle.connections.pop_front();
         }
-        idle.closing = None;
+        idle.close_task = None;
         None
     }
 }

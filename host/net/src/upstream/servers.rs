@@ -163,14 +163,14 @@ impl ServerSet {
                 patience,
             },
             _ => {
-                let mut order = self.order();
+                let mut order = self.ordered_targets();
                 order.sort_by_key(|target| avoided.contains(&target.server));
                 Attempts::InOrder(order.into_iter())
             }
         }
     }
 
-    fn order(&self) -> Vec<Arc<ServerTarget>> {
+    fn ordered_targets(&self) -> Vec<Arc<ServerTarget>> {
         let targets = self.targets();
         if self.choice == Choice::Master || targets.len() == 1 {
             return targets.to_vec();

@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
     changes::{
-        plan::{ChangePlan, Edit, plan},
-        start::{entry_of, rebuilt},
+        plan::{ChangePlan, Edit, plan_change},
+        start::{entry_of, rebuild_table},
         stores::{StoreContents, Stores},
     },
     history::{self, HistoryEntry, HistoryError},
     live::TableProblem,
     live::assembly::{FetchScope, Modules},
     live::prepared::PreparedTable,
-    live::source::{BuiltTable, Purpose, blocking},
+    live::source::{BuiltTable, Purpose, run_blocking},
 };
 
 /// Options of a change to the definitions.
@@ -110,13 +110,13 @@ impl Host {
     ///
     /// Fails if a store cannot be read.
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
-        let set = self.0.stores.peek().await?.set()?;
-        let in_force = self.0.stores.set_of(&self.0.live.load().entry);
+        let set = self.0.stores.peek().await?.into_set()?;
+        let live_set = self.0.stores.set_of(&self.0.live.load().entry);
         let read_documents = move || {
-            let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
+            let usable = set.usable_definitions(live_set.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
         };
-        Ok(blocking(read_documents).await?)
+        Ok(run_blocking(read_documents).await?)
     }
 
     /// Returns the definitions from which a chain of the live table was built. After a rollback, or while the current
@@ -129,7 +129,7 @@ impl Host {
     pub async fn live_definitions(&self, chain: &ChainId) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.set_of(&self.0.live.load().entry);
         let chain = chain.clone();
-        Ok(blocking(move || set.documents_of(&chain)).await?)
+        Ok(run_blocking(move || set.documents_of_chain(&chain)).await?)
     }
 
     /// Writes the definitions in this text to the store, where they replace definitions of the same kind and name. The
@@ -138,11 +138,11 @@ impl Host {
     /// # Errors
     ///
     /// Fails, and changes nothing, if the text is invalid, the table cannot be built, or the store cannot be written.
-    pub async fn apply(&self, text: &str, name: &str, application: &Application) -> Result<Applied, ChangeError> {
-        let (text, name, expected) = (text.to_owned(), name.to_owned(), application.expected);
+    pub async fn apply(&self, text: &str, name: &str, change_options: &Application) -> Result<Applied, ChangeError> {
+        let (text, name, expected) = (text.to_owned(), name.to_owned(), change_options.expected);
         let edit =
             move |set: &DefinitionSet, stores: &Stores| set.apply(&text, &name, expected, &|id| stores.destination(id));
-        self.change(application, Origin::Applied, Arc::new(edit)).await
+        self.change(change_options, Origin::Applied, Arc::new(edit)).await
     }
 
     /// Deletes a definition.
@@ -151,10 +151,10 @@ impl Host {
     ///
     /// Fails, and changes nothing, if the definition does not exist, the remaining definitions cannot be loaded, or the
     /// store cannot be written.
-    pub async fn delete(&self, id: &DefinitionId, application: &Application) -> Result<Applied, ChangeError> {
+    pub async fn delete(&self, id: &DefinitionId, change_options: &Application) -> Result<Applied, ChangeError> {
         let id = id.clone();
         let edit = move |set: &DefinitionSet, _: &Stores| set.delete(&id);
-        self.change(application, Origin::Deleted, Arc::new(edit)).await
+        self.change(change_options, Origin::Deleted, Arc::new(edit)).await
     }
 
     /// Promotes the candidate of a stage: the candidate replaces the stage's plugin.
@@ -162,37 +162,42 @@ impl Host {
     /// # Errors
     ///
     /// Fails, and changes nothing, if the stage has no candidate, or the store cannot be written.
-    pub async fn promote(&self, stage: &StageId, application: &Application) -> Result<Applied, ChangeError> {
+    pub async fn promote(&self, stage: &StageId, change_options: &Application) -> Result<Applied, ChangeError> {
         let origin = Origin::Promoted {
             stage: stage.to_string(),
         };
         let stage = stage.clone();
         let edit = move |set: &DefinitionSet, _: &Stores| set.promote(&stage);
-        self.change(application, origin, Arc::new(edit)).await
+        self.change(change_options, origin, Arc::new(edit)).await
     }
 
-    async fn change(&self, application: &Application, origin: Origin, edit: Arc<Edit>) -> Result<Applied, ChangeError> {
-        let _building = self.building();
+    async fn change(
+        &self,
+        change_options: &Application,
+        origin: Origin,
+        edit: Arc<Edit>,
+    ) -> Result<Applied, ChangeError> {
+        let _building = self.begin_build();
         loop {
-            let (source, base, has_history) = {
+            let (source, base_revision, has_history) = {
                 let state = self.0.state.lock().await;
                 let has_history = state.history.is_on_disk();
                 (state.source.clone(), self.table().revision(), has_history)
             };
-            let needs_history = !application.dry_run && !has_history;
+            let needs_history = !change_options.dry_run && !has_history;
             if needs_history && self.0.stores.are_files() {
                 return Err(ChangeError::NoHistory);
             }
-            let plan = plan(&source, edit.clone()).await.map_err(|error| match error {
+            let plan = plan_change(&source, edit.clone()).await.map_err(|error| match error {
                 ChangeError::Definitions(InvalidChange::Unknown(text)) => {
                     InvalidChange::Unknown(text + &self.rollback_note()).into()
                 }
                 error => error,
             })?;
-            let store = if application.dry_run {
+            let store = if change_options.dry_run {
                 None
             } else {
-                self.0.stores.of_changes(&plan.change.files)?
+                self.0.stores.store_of_changes(&plan.change.files)?
             };
             if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
                 return Err(ChangeError::NoHistory);
@@ -203,10 +208,11 @@ impl Host {
             let built_table = source.build(plan.usable.clone(), modules, purpose).await?;
             let hash = built_table.hash;
             let finished_change = self
-                .finish(plan, built_table, store, base, application, origin.clone())
+                .finish(plan, built_table, store, base_revision, change_options, origin.clone())
                 .await?;
             if let Some(mut applied) = finished_change {
-                applied.waits = self.0.goes_live_on_request && !application.dry_run && !self.until_live(hash).await;
+                applied.waits =
+                    self.0.goes_live_on_request && !change_options.dry_run && !self.wait_until_live(hash).await;
                 return Ok(applied);
             }
         }
@@ -218,21 +224,21 @@ impl Host {
         plan: ChangePlan,
         built_table: BuiltTable,
         store: Option<&dyn DefinitionStore>,
-        base: u64,
-        application: &Application,
+        base_revision: u64,
+        change_options: &Application,
         origin: Origin,
     ) -> Result<Option<Applied>, ChangeError> {
-        let slot = self.slot().await?;
+        let slot = self.wait_for_slot().await?;
         let mut state = self.0.state.lock().await;
         // The definitions may have been read again since this change was planned, and may be invalid now. Going live
         // with the plan would hide the mistakes in them. So the plan is discarded, and the caller makes a new one.
-        let is_stale = self.table().revision() != base || state.source.version != plan.version;
-        if !application.dry_run && is_stale {
+        let is_stale = self.table().revision() != base_revision || state.source.version != plan.version;
+        if !change_options.dry_run && is_stale {
             return Ok(None);
         }
         let number = state.history.next_number();
-        let entry = Arc::new(entry_of(&built_table, number, origin, application.by.clone()));
-        let is_new = if application.dry_run {
+        let entry = Arc::new(entry_of(&built_table, number, origin, change_options.by.clone()));
+        let is_new = if change_options.dry_run {
             !state.history.is_newest(&entry)
         } else {
             !state.is_newest(&entry)
@@ -243,14 +249,16 @@ impl Host {
             } else {
                 self.0.live.load().entry.revision().number
             },
-            dry_run: application.dry_run,
+            dry_run: change_options.dry_run,
             waits: false,
-            definitions: effects(&plan.change),
-            comparison: compare(state.history.last().map(|last| &**last), &entry),
+            definitions: applied_definitions(&plan.change),
+            comparison: compare_with_last(state.history.last().map(|last| &**last), &entry),
             warnings: plan.warnings,
         };
-        applied.warnings.extend(end_of_rollback(state.newest(), &entry));
-        if application.dry_run {
+        applied
+            .warnings
+            .extend(rollback_end_warning(state.newest_entry(), &entry));
+        if change_options.dry_run {
             return Ok(Some(applied));
         }
         // The store is written even if the change leaves the live table as it is. For example, the store may contain an
@@ -267,8 +275,8 @@ impl Host {
             commit_result?;
         }
         let problem = match plan.pending.clone() {
-            Some(error) => Some(TableProblem::after(self.0.live.load().problem.as_ref(), error)),
-            None => self.problem_of(&built_table),
+            Some(error) => Some(TableProblem::after_attempt(self.0.live.load().problem.as_ref(), error)),
+            None => self.problem_of_table(&built_table),
         };
         if is_new {
             let table = PreparedTable {
@@ -276,14 +284,14 @@ impl Host {
                 entry: entry.clone(),
                 slot,
             };
-            self.offer(&mut state, table, problem).await;
+            self.go_live_or_wait(&mut state, table, problem).await;
             // The revision was written to the history before the definition files were changed. The history may contain
             // only tables that went live, so if this table waits for the other replicas, its revision is removed again.
             if self.0.goes_live_on_request && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
             }
         } else {
-            self.settle(&state, problem);
+            self.update_live_status(&state, problem);
         }
         if plan.pending.is_none() {
             let contents = StoreContents::from_set(&self.0.stores, &plan.change.set);
@@ -342,9 +350,9 @@ impl Host {
     pub fn revision_changes(&self, count_max: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
         let skipped_count = live.revisions.len().saturating_sub(count_max.saturating_add(1));
-        let mut earlier: Option<&HistoryEntry> = None;
+        let mut earlier_entry: Option<&HistoryEntry> = None;
         let rows = live.revisions.iter().skip(skipped_count).map(|entry| {
-            let names = earlier.replace(entry).map(|earlier| entry.changed_since(earlier));
+            let names = earlier_entry.replace(entry).map(|earlier| entry.changed_since(earlier));
             (entry.revision().clone(), names.unwrap_or_default().to_vec())
         });
         let mut changes: Vec<_> = rows.collect();
@@ -359,25 +367,31 @@ impl Host {
     /// # Errors
     ///
     /// Fails if the revision or one of its modules is no longer available, or the new revision cannot be written.
-    pub async fn rollback(&self, to: u64, by: Option<String>) -> Result<Revision, ChangeError> {
-        let _building = self.building();
+    pub async fn rollback(&self, revision_number: u64, by: Option<String>) -> Result<Revision, ChangeError> {
+        let _building = self.begin_build();
         let (source, target) = {
             let state = self.0.state.lock().await;
-            let target = history::find(&state.history.entries(), to)?.clone();
+            let target = history::find(&state.history.entries(), revision_number)?.clone();
             (state.source.clone(), target)
         };
-        let built_table = rebuilt(&source, &target).await?;
-        let slot = self.slot().await?;
+        let built_table = rebuild_table(&source, &target).await?;
+        let slot = self.wait_for_slot().await?;
         let mut state = self.0.state.lock().await;
-        let mut entry = entry_of(&built_table, state.history.next_number(), Origin::RolledBack { to }, by);
+        let mut entry = entry_of(
+            &built_table,
+            state.history.next_number(),
+            Origin::RolledBack { to: revision_number },
+            by,
+        );
         entry.detail.revision.at = Moment::now();
-        entry.instead_of = Some(state.source.inputs());
+        entry.instead_of = Some(state.source.input_digest());
         let entry = Arc::new(entry);
         // A rollback does not change the definitions in files and stores. If these definitions contain mistakes, the
         // status reports the mistakes until somebody changes the definitions.
-        let remaining = || self.0.live.load().problem.as_ref().and_then(TableProblem::of_mistakes);
+        let remaining_problem = || self.0.live.load().problem.as_ref().and_then(TableProblem::if_permanent);
         let (problem, hash) = (
-            self.problem_with(&built_table.bad_definitions).or_else(remaining),
+            self.problem_of_definitions(&built_table.bad_definitions)
+                .or_else(remaining_problem),
             built_table.hash,
         );
         state.replaced_problem = problem.clone();
@@ -387,22 +401,22 @@ impl Host {
             slot,
         };
         if self.0.goes_live_on_request {
-            self.offer(&mut state, table, problem).await;
+            self.go_live_or_wait(&mut state, table, problem).await;
         } else {
             // The revision is written before it goes live, so that the rollback survives a restart.
-            state.history.push(entry.clone()).await?;
+            state.history.add_and_write(entry.clone()).await?;
             self.make_live(&mut state, table, problem);
         }
         self.0.rollbacks.send_modify(|count| *count += 1);
         drop(state);
-        if self.0.goes_live_on_request && !self.until_live(hash).await {
-            return Err(ChangeError::Waits(to));
+        if self.0.goes_live_on_request && !self.wait_until_live(hash).await {
+            return Err(ChangeError::Waits(revision_number));
         }
         Ok(entry.revision().clone())
     }
 }
 
-fn compare(last: Option<&HistoryEntry>, entry: &HistoryEntry) -> Comparison {
+fn compare_with_last(last: Option<&HistoryEntry>, entry: &HistoryEntry) -> Comparison {
     match last {
         Some(last) => history::compare(&last.detail, &entry.detail),
         None => history::compare(&entry.detail, &entry.detail),
@@ -410,22 +424,22 @@ fn compare(last: Option<&HistoryEntry>, entry: &HistoryEntry) -> Comparison {
 }
 
 /// If the change ends a rollback, returns a warning. It names the definitions and stages that differ from the rollback.
-fn end_of_rollback(newest: Option<&HistoryEntry>, entry: &HistoryEntry) -> Option<String> {
+fn rollback_end_warning(newest: Option<&HistoryEntry>, entry: &HistoryEntry) -> Option<String> {
     let newest = newest?;
     let to = newest.rolled_back_to()?;
-    let changed = match history::changed_names(&newest.detail, &entry.detail).join(", ") {
+    let difference_text = match history::changed_names(&newest.detail, &entry.detail).join(", ") {
         none if none.is_empty() => String::new(),
         names => format!(": {names}"),
     };
     Some(format!(
-        "the rollback to revision {to} ends with this change, and all current definitions are live again{changed}"
+        "the rollback to revision {to} ends with this change, and all current definitions are live again{difference_text}"
     ))
 }
 
-fn effects(change: &Change) -> Vec<AppliedDefinition> {
-    let applied = |(id, effect): &(DefinitionId, AppliedEffect)| AppliedDefinition {
+fn applied_definitions(change: &Change) -> Vec<AppliedDefinition> {
+    let to_applied_definition = |(id, effect): &(DefinitionId, AppliedEffect)| AppliedDefinition {
         id: id.to_string(),
         effect: *effect,
     };
-    change.effects.iter().map(applied).collect()
+    change.effects.iter().map(to_applied_definition).collect()
 }

@@ -6,11 +6,11 @@ use admittance_definitions::{DefinitionFile, DefinitionSet, StoreKind};
 
 use crate::{
     Error, Host, ModuleReference,
-    live::source::{blocking, modules_and_warnings},
+    live::source::{modules_and_warnings, run_blocking},
 };
 
 /// The kind of definitions that contain exceptions. An exception refers to stages in other definitions.
-const EXCEPTION: &str = "AdmissionException";
+const EXCEPTION_KIND: &str = "AdmissionException";
 
 /// The result of checking a definition. Each message names the field, the problem and a fix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,21 +34,21 @@ impl Host {
         let source = self.0.state.lock().await.source.clone();
         let path = version.path.clone();
         // An exception may refer to stages in any of the definitions, so it is checked together with all of them.
-        let names_others = version.expected_id.as_ref().is_some_and(|id| id.kind == EXCEPTION);
+        let names_others = version.expected_id.as_ref().is_some_and(|id| id.kind == EXCEPTION_KIND);
         let is_read = |file: &&DefinitionFile| file.path != path && (names_others || file.kind == StoreKind::Files);
-        let mut files: Vec<_> = source.stores.known_set().all().filter(is_read).cloned().collect();
+        let mut files: Vec<_> = source.stores.known_set().all_files().filter(is_read).cloned().collect();
         files.push(version);
-        let usable = source.usable(source.stores.set(files)).await?;
+        let usable = source.find_usable(source.stores.new_set(files)).await?;
         let (reach, memory_limit_max) = (
             source.assembler.reach.clone(),
             source.assembler.sandbox.memory_limit_max,
         );
-        blocking(move || {
-            let bad = usable.bad.iter().filter(|bad| bad.path == path);
+        run_blocking(move || {
+            let bad = usable.bad_definitions.iter().filter(|bad| bad.path == path);
             let mut mistakes: Vec<_> = bad.flat_map(|bad| &bad.reasons).cloned().collect();
             let mut warnings = Vec::new();
             if mistakes.is_empty() {
-                let served = usable.served();
+                let served = usable.served_set();
                 mistakes = plugin_mistakes(&served, &path, memory_limit_max);
                 warnings = modules_and_warnings(&served, std::slice::from_ref(&path), &reach).1;
             }
@@ -64,7 +64,7 @@ impl Host {
 fn plugin_mistakes(set: &DefinitionSet, path: &Path, memory_limit_max: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {
-        if Path::new(&chain.source.file) != path {
+        if Path::new(&chain.location.file) != path {
             continue;
         }
         for (index, stage) in chain.stages.iter().enumerate() {

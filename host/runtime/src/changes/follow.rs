@@ -29,13 +29,13 @@ impl Host {
     /// A change that needs no module from a server does not wait for servers.
     pub async fn follow(self) {
         // Watches the module files. Definition files are watched by their stores.
-        let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());
+        let mut watch = Watch::from_fingerprint(Fingerprint::default(), WatchConfig::default());
         let mut schedule = Schedule::default();
         let mut superseded: Option<ReloadAttempt> = None;
         loop {
             {
                 let state = self.0.state.lock().await;
-                watch.expect(state.source.modules.clone());
+                watch.set_fingerprint(state.source.module_fingerprint.clone());
                 schedule.set(&state.source.refresh_intervals, Instant::now());
             }
             let attempt = match superseded.take() {
@@ -45,7 +45,7 @@ impl Host {
             watch.writers().wait_and_list_unfinished(INCOMPLETE_FILE_TIMEOUT).await;
             let ReloadAttempt { is_change, refresh } = attempt;
             let mut result = if is_change {
-                self.follow_once(FetchScope::none(), &mut watch).await
+                self.reload_and_log(FetchScope::none(), &mut watch).await
             } else {
                 Ok(Reload::LacksModules)
             };
@@ -56,7 +56,7 @@ impl Host {
             };
             if needs_servers {
                 let servers = FetchScope::All(Arc::new(refresh.clone()));
-                result = self.follow_once(servers, &mut watch).await;
+                result = self.reload_and_log(servers, &mut watch).await;
             }
             match result {
                 Ok(Reload::Superseded) => {
@@ -78,15 +78,15 @@ impl Host {
         };
         let (is_change, refresh) = tokio::select! {
             _ = watch.changed() => (true, HashSet::new()),
-            () = self.0.stores.changed() => (true, HashSet::new()),
+            () = self.0.stores.wait_for_change() => (true, HashSet::new()),
             () = self.0.reread.notified() => (true, HashSet::new()),
-            due = schedule.due() => (false, due),
+            due = schedule.wait_for_due_modules() => (false, due),
             () = wait_until(retry.map(|(instant, _)| instant)) => (false, std::mem::take(&mut schedule.failed)),
         };
         ReloadAttempt { is_change, refresh }
     }
 
-    async fn follow_once(&self, servers: FetchScope, watch: &mut Watch) -> Result<Reload, Arc<Error>> {
+    async fn reload_and_log(&self, servers: FetchScope, watch: &mut Watch) -> Result<Reload, Arc<Error>> {
         let before = self.table().revision();
         let had_problem = self.0.live.load().problem.is_some();
         let result = self.reload_with(servers, Some(watch)).await;
@@ -189,7 +189,7 @@ impl Schedule {
     }
 
     /// Waits until some modules are due for a refresh, schedules the next refresh of each, and returns them.
-    async fn due(&mut self) -> HashSet<ModuleReference> {
+    async fn wait_for_due_modules(&mut self) -> HashSet<ModuleReference> {
         wait_until(self.modules.values().map(|(_, next)| *next).min()).await;
         let now = Instant::now();
         let mut due = HashSet::new();
@@ -221,7 +221,7 @@ mod tests {
         schedule.set(&modules, start);
         let mut refreshes = Vec::new();
         for _ in 0..4 {
-            let mut due: Vec<_> = schedule.due().await.into_iter().collect();
+            let mut due: Vec<_> = schedule.wait_for_due_modules().await.into_iter().collect();
             due.sort();
             refreshes.push(((Instant::now() - start).as_secs() / 60, due));
             schedule.set(&modules, Instant::now());

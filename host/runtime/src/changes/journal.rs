@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use admittance_admission::{Mode, Outcome, Patch, StageResult, TraceRow};
 
 /// The maximum length of a patch in the log, in bytes. The rest is cut off.
-const MOST_PATCH: usize = 4 << 10;
+const PATCH_LENGTH_MAX: usize = 4 << 10;
 
-pub(crate) fn write(outcome: &Outcome) {
+pub(crate) fn log_outcome(outcome: &Outcome) {
     for row in &outcome.trace {
-        write_row(outcome, row);
+        log_row(outcome, row);
     }
     for note in &outcome.audit_annotations {
         tracing::info!(
@@ -23,7 +23,7 @@ pub(crate) fn write(outcome: &Outcome) {
     }
 }
 
-fn write_row(outcome: &Outcome, row: &TraceRow) {
+fn log_row(outcome: &Outcome, row: &TraceRow) {
     let TraceRow { chain, stage, mode, .. } = row;
     let uid = &outcome.uid;
     if let Some(exception) = &row.exception {
@@ -38,13 +38,13 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
             tracing::info!(target: "admittance::audit", %uid, %chain, %stage, "would have been denied: {denial}");
         }
         (StageResult::Changed(patch), Mode::Audit) => {
-            tracing::info!(target: "admittance::audit", %uid, %chain, %stage, "would have been changed: {}", beginning(patch));
+            tracing::info!(target: "admittance::audit", %uid, %chain, %stage, "would have been changed: {}", patch_text(patch));
         }
         _ => {}
     }
 }
 
-fn beginning(patch: &Patch) -> String {
+fn patch_text(patch: &Patch) -> String {
     let mut beginning = TruncatedWriter(Vec::with_capacity(256));
     // The writer accepts only the beginning of a long text. After that, `to_writer` returns an error.
     let is_whole = serde_json::to_writer(&mut beginning, patch).is_ok();
@@ -59,7 +59,7 @@ struct TruncatedWriter(Vec<u8>);
 
 impl Write for TruncatedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let fit = bytes.len().min(MOST_PATCH.saturating_sub(self.0.len()));
+        let fit = bytes.len().min(PATCH_LENGTH_MAX.saturating_sub(self.0.len()));
         self.0.write(bytes.get(..fit).unwrap_or_default())
     }
 
@@ -79,12 +79,16 @@ mod tests {
             builder.build()
         };
         let short = patch(1_000);
-        assert_eq!(beginning(&short), short.to_string());
-        let long = beginning(&patch(1_000_000));
+        assert_eq!(patch_text(&short), short.to_string());
+        let long = patch_text(&patch(1_000_000));
         assert!(
             long.starts_with(r#"[{"op":"add","path":"/a","value":"éé"#),
             "{long:.60}"
         );
-        assert!(long.len() < MOST_PATCH + 10 && long.ends_with("..."), "{}", long.len());
+        assert!(
+            long.len() < PATCH_LENGTH_MAX + 10 && long.ends_with("..."),
+            "{}",
+            long.len()
+        );
     }
 }

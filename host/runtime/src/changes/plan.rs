@@ -15,7 +15,7 @@ use admittance_definitions::{
 use crate::{
     ChangeError, Error,
     changes::stores::Stores,
-    live::source::{TableSource, blocking, modules_and_warnings},
+    live::source::{TableSource, modules_and_warnings, run_blocking},
 };
 
 pub(super) type Edit = dyn Fn(&DefinitionSet, &Stores) -> Result<Change, InvalidChange> + Send + Sync;
@@ -32,19 +32,19 @@ pub(super) struct ChangePlan {
     pub(super) pending: Option<Arc<Error>>,
 }
 
-pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<ChangePlan, ChangeError> {
+pub(super) async fn plan_change(source: &TableSource, edit: Arc<Edit>) -> Result<ChangePlan, ChangeError> {
     let (change, mistakes) = apply_edit(source, edit).await?;
-    let usable = source.usable(change.set.clone()).await?;
+    let usable = source.find_usable(change.set.clone()).await?;
     let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
     let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
-    let mut bad_definitions = usable.bad.clone();
+    let mut bad_definitions = usable.bad_definitions.clone();
     bad_definitions.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));
     if !bad_definitions.is_empty() {
         return Err(Error::BadDefinitions(bad_definitions).into());
     }
-    let (served, changed_paths) = (usable.served(), paths.clone());
+    let (served, changed_paths) = (usable.served_set(), paths.clone());
     let reach = source.assembler.reach.clone();
-    let (modules, mut warnings) = blocking(move || modules_and_warnings(&served, &changed_paths, &reach)).await?;
+    let (modules, mut warnings) = run_blocking(move || modules_and_warnings(&served, &changed_paths, &reach)).await?;
     warnings.extend(change.losses.iter().cloned());
     if let Some(mistakes) = &mistakes {
         let mistakes = mistakes.to_string().replace('\n', "; ");
@@ -68,13 +68,13 @@ pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<Change
 async fn apply_edit(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
     let known_set = source.stores.set_after_reading(&contents);
-    let reading_mistakes = match contents.set() {
+    let reading_mistakes = match contents.into_set() {
         Ok(_) => None,
         Err(Error::Definitions(mistakes)) => Some(mistakes),
         Err(error) => return Err(error.into()),
     };
-    let set = source.usable(known_set).await?.set;
-    let (stores, in_force) = (source.stores.clone(), source.in_force.clone());
+    let set = source.find_usable(known_set).await?.set;
+    let (stores, in_force) = (source.stores.clone(), source.live_files.clone());
     let make_change = move || -> Result<_, InvalidChange> {
         let mistakes = match reading_mistakes.clone() {
             Some(unread) => unread,
@@ -89,7 +89,7 @@ async fn apply_edit(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Op
             if reading_mistakes.is_some() && !file.path.is_file() && file.before.is_some() {
                 return Err(mistakes.into());
             }
-            let current_file = set.all().find(|current| current.path == file.path);
+            let current_file = set.all_files().find(|current| current.path == file.path);
             match current_file {
                 Some(current) => file.before = Some(current.text.clone()),
                 // The file existed when the definitions were read, but another program has removed it since. `None` as
@@ -102,12 +102,13 @@ async fn apply_edit(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Op
         let stored_definitions = change.set.documents();
         for (id, effect) in &mut change.effects {
             let stored_definition = stored_definitions.iter().find(|stored| stored.id == *id);
-            let file = stored_definition.and_then(|stored| change.set.all().find(|file| file.path == stored.file));
+            let file =
+                stored_definition.and_then(|stored| change.set.all_files().find(|file| file.path == stored.file));
             let is_kept = |file: &&DefinitionFile| is_file(file) && *effect == AppliedEffect::Unchanged;
             let Some(file) = file.filter(is_kept) else {
                 continue;
             };
-            let current_file = set.all().find(|current| current.path == file.path);
+            let current_file = set.all_files().find(|current| current.path == file.path);
             let is_in_file = |mistake: &Mistake| Path::new(&mistake.location.file) == file.path;
             let is_unread = reading_mistakes.iter().flatten().any(is_in_file);
             if is_unread || current_file != Some(file) {
@@ -121,5 +122,5 @@ async fn apply_edit(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Op
         }
         Ok((change, Some(mistakes)))
     };
-    Ok(blocking(make_change).await??)
+    Ok(run_blocking(make_change).await??)
 }

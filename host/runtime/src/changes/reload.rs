@@ -15,7 +15,7 @@ use crate::{
 
 /// A build runs for at least this long before a newer change can cancel it. Otherwise, no build would ever finish if
 /// the definitions changed all the time.
-const UNINTERRUPTED: Duration = Duration::from_secs(1);
+const BUILD_TIME_MIN: Duration = Duration::from_secs(1);
 
 pub(crate) enum Reload {
     /// This table is live now.
@@ -56,19 +56,19 @@ impl Host {
         };
         // Reading may wait for a slow disk, or files that another program writes. So `state` is not locked meanwhile.
         let contents = self.0.stores.read().await;
-        let _building = self.building();
-        let input = before.input(contents).await.map_err(Arc::new)?;
+        let _building = self.begin_build();
+        let input = before.prepare_input(contents).await.map_err(Arc::new)?;
         let (source, reading) = {
             let mut state = self.0.state.lock().await;
             if state.source.version != before.version || self.table().revision() != base {
                 return Ok(Reload::Superseded);
             }
             let reading = state.source.record(input);
-            let inputs = state.source.inputs();
-            let newest = state.newest();
+            let inputs = state.source.input_digest();
+            let newest = state.newest_entry();
             let is_held = newest.is_some_and(|newest| newest.instead_of.as_deref() == Some(inputs.as_str()));
             if reading.is_ok() && is_held {
-                self.settle(&state, state.replaced_problem.clone());
+                self.update_live_status(&state, state.replaced_problem.clone());
                 return Ok(Reload::Live(self.table()));
             }
             (state.source.clone(), reading)
@@ -82,15 +82,15 @@ impl Host {
             let built_table = source
                 .build(reading?, Modules::Current(servers), Purpose::Follow)
                 .await?;
-            Ok::<_, Error>((built_table, self.slot().await?))
+            Ok::<_, Error>((built_table, self.wait_for_slot().await?))
         };
         let build_result = match watch {
             None => make.await,
             Some(watch) => {
-                watch.expect(source.modules.clone());
+                watch.set_fingerprint(source.module_fingerprint.clone());
                 tokio::select! {
                     built = make => built,
-                    () = self.changed_again(watch) => return Ok(Reload::Superseded),
+                    () = self.wait_for_newer_change(watch) => return Ok(Reload::Superseded),
                     _ = rollbacks.changed() => return Ok(Reload::Superseded),
                 }
             }
@@ -113,10 +113,10 @@ impl Host {
             }
         };
         let lacks_modules = built_table.lacks_modules;
-        let problem = self.problem_of(&built_table);
+        let problem = self.problem_of_table(&built_table);
         let entry = Arc::new(entry_of(&built_table, state.history.next_number(), origin, None));
         let table = if state.is_newest(&entry) {
-            self.settle(&state, problem);
+            self.update_live_status(&state, problem);
             self.table()
         } else {
             let table = PreparedTable {
@@ -124,7 +124,7 @@ impl Host {
                 entry,
                 slot,
             };
-            self.offer(&mut state, table, problem).await
+            self.go_live_or_wait(&mut state, table, problem).await
         };
         Ok(if lacks_modules {
             Reload::LacksModules
@@ -133,11 +133,11 @@ impl Host {
         })
     }
 
-    async fn changed_again(&self, watch: &mut Watch) {
-        tokio::time::sleep(UNINTERRUPTED).await;
+    async fn wait_for_newer_change(&self, watch: &mut Watch) {
+        tokio::time::sleep(BUILD_TIME_MIN).await;
         tokio::select! {
             _ = watch.changed() => {}
-            () = self.0.stores.changed() => {}
+            () = self.0.stores.wait_for_change() => {}
         }
     }
 }

@@ -38,7 +38,7 @@ impl SmallestFirstLimit {
         self.state().limit
     }
 
-    pub(crate) async fn turn(&self, size: usize) -> WorkPermit {
+    pub(crate) async fn wait_for_turn(&self, size: usize) -> WorkPermit {
         let (permit_sender, permit_receiver) = oneshot::channel();
         {
             let mut state = self.state();
@@ -46,14 +46,14 @@ impl SmallestFirstLimit {
             let order = (size, state.arrivals);
             state.waiting.insert(order, permit_sender);
         }
-        self.give();
+        self.give_permits();
         match permit_receiver.await {
             Ok(permit) => permit,
             Err(_) => std::future::pending().await,
         }
     }
 
-    fn give(&self) {
+    fn give_permits(&self) {
         loop {
             let next = {
                 let mut state = self.state();
@@ -83,7 +83,7 @@ impl SmallestFirstLimit {
 impl Drop for WorkPermit {
     fn drop(&mut self) {
         self.0.state().working -= 1;
-        self.0.give();
+        self.0.give_permits();
     }
 }
 
@@ -96,11 +96,11 @@ mod tests {
     #[tokio::test]
     async fn the_smallest_waiting_item_gets_the_next_permit() {
         let limit = SmallestFirstLimit::new(1);
-        let first = limit.turn(100).await;
-        let mut large = Box::pin(limit.turn(50));
-        let mut small = Box::pin(limit.turn(10));
-        let mut also_small = Box::pin(limit.turn(10));
-        let mut dropped = Box::pin(limit.turn(1));
+        let first = limit.wait_for_turn(100).await;
+        let mut large = Box::pin(limit.wait_for_turn(50));
+        let mut small = Box::pin(limit.wait_for_turn(10));
+        let mut also_small = Box::pin(limit.wait_for_turn(10));
+        let mut dropped = Box::pin(limit.wait_for_turn(1));
         for waiting in [&mut large, &mut small, &mut also_small, &mut dropped] {
             assert!(waiting.now_or_never().is_none());
         }
@@ -116,9 +116,9 @@ mod tests {
     #[tokio::test]
     async fn a_lower_limit_of_concurrent_work_delays_the_next_item() {
         let limit = SmallestFirstLimit::new(2);
-        let (first, second) = (limit.turn(1).await, limit.turn(1).await);
+        let (first, second) = (limit.wait_for_turn(1).await, limit.wait_for_turn(1).await);
         limit.set_limit(1);
-        let mut third = Box::pin(limit.turn(1));
+        let mut third = Box::pin(limit.wait_for_turn(1));
         drop(first);
         assert!((&mut third).now_or_never().is_none());
         drop(second);

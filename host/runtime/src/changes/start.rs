@@ -18,7 +18,7 @@ use crate::{
         TableProblem, TableSlots,
         assembly::{FetchScope, MissingModules, Modules},
         disabled::{DisabledStages, follow_ends},
-        exceptions, log_bad,
+        exceptions, log_bad_definitions,
         prepared::PreparedTables,
         source::{BuiltTable, Purpose, TableSource},
         state::TableState,
@@ -39,7 +39,7 @@ impl Host {
         let slot = slots.take(Duration::ZERO).await?;
         if let Some(last) = history.last() {
             source.record_live(last);
-            source.stores.record_last_live(&source.in_force).await;
+            source.stores.record_last_live(&source.live_files).await;
         }
         let FirstTable {
             built_table,
@@ -62,25 +62,25 @@ impl Host {
                 problem.error
             );
         }
-        log_bad(None, problem.as_ref());
+        log_bad_definitions(None, problem.as_ref());
         source.record_live(&entry);
-        metrics::table_made(problem.is_none());
-        metrics::table_live(revision, built_table.hash, problem.is_none());
+        metrics::count_table(problem.is_none());
+        metrics::record_live_table(revision, built_table.hash, problem.is_none());
         source.assembler.work_in_background();
         let disabled = Arc::new(DisabledStages::open(history.directory()));
         let table = Table::new(&source, built_table, revision, slot);
         let adopt = |rollouts: &mut Rollouts| rollouts.adopt(table.rollouts());
         let has_new_rollouts = disabled.lock().change_rollouts(adopt);
-        let table = Arc::new(table.with_disabled(&disabled.lock()));
-        metrics::stages_live(&table.chains);
+        let table = Arc::new(table.with_disabled_stages(&disabled.lock()));
+        metrics::register_stage_metrics(&table.chains);
         let now = Moment::now();
-        exceptions::log_new(&[], &table.exceptions, now);
+        exceptions::log_new_exceptions(&[], &table.exceptions, now);
         let ends = {
             let mut disabled = disabled.lock();
             disabled.watch_exceptions(&table.exceptions, now);
             disabled.ends()
         };
-        let is_held = entry.instead_of.as_deref() == Some(&*source.inputs());
+        let is_held = entry.instead_of.as_deref() == Some(&*source.input_digest());
         let state = TableState {
             source,
             history,
@@ -89,7 +89,7 @@ impl Host {
         };
         let source = &state.source;
         let host = Self(Arc::new(Inner {
-            live: ArcSwap::from_pointee(state.live(table, entry, problem)),
+            live: ArcSwap::from_pointee(state.new_live_state(table, entry, problem)),
             stores: source.stores.clone(),
             request_timeout: source.request_timeout,
             rollbacks: watch::Sender::default(),
@@ -110,7 +110,7 @@ impl Host {
             // If the rollout progress cannot be written to disk, `keep_rollouts` logs that, and the host starts anyway.
             let _ = host.0.disabled_stages.keep_rollouts().await;
         }
-        host.prune(&*host.0.state.lock().await);
+        host.prune_store(&*host.0.state.lock().await);
         Ok(host)
     }
 }
@@ -123,8 +123,8 @@ struct FirstTable {
 
 /// Builds the first table, or rebuilds the last one if the definitions cannot be loaded or a rollback was live.
 async fn first_table(source: &mut TableSource, history: &History) -> Result<FirstTable, Error> {
-    let reading = source.read_first().await;
-    let inputs = source.inputs();
+    let reading = source.read_first_definitions().await;
+    let inputs = source.input_digest();
     let last = history.last();
     if let Some(entry) = last.filter(|last| last.instead_of.as_deref() == Some(inputs.as_str())) {
         let mistakes = match reading {
@@ -132,9 +132,9 @@ async fn first_table(source: &mut TableSource, history: &History) -> Result<Firs
             Err(error) => Some(error),
         };
         return Ok(FirstTable {
-            built_table: rebuilt(source, entry).await?,
+            built_table: rebuild_table(source, entry).await?,
             entry: entry.clone(),
-            problem: mistakes.map(|error| TableProblem::after(None, Arc::new(error))),
+            problem: mistakes.map(|error| TableProblem::after_attempt(None, Arc::new(error))),
         });
     }
     let making = async {
@@ -149,7 +149,7 @@ async fn first_table(source: &mut TableSource, history: &History) -> Result<Firs
                 Some(last) if last.is_like(&new) => last.clone(),
                 _ => Arc::new(new),
             };
-            let problem = TableProblem::of_bad(&built_table.bad_definitions, None);
+            let problem = TableProblem::of_bad_definitions(&built_table.bad_definitions, None);
             Ok(FirstTable {
                 built_table,
                 entry,
@@ -157,11 +157,11 @@ async fn first_table(source: &mut TableSource, history: &History) -> Result<Firs
             })
         }
         (Err(error), None) => Err(error),
-        (Err(error), Some(entry)) => match rebuilt(source, entry).await {
+        (Err(error), Some(entry)) => match rebuild_table(source, entry).await {
             Ok(built_table) => Ok(FirstTable {
                 built_table,
                 entry: entry.clone(),
-                problem: Some(TableProblem::after(None, Arc::new(error))),
+                problem: Some(TableProblem::after_attempt(None, Arc::new(error))),
             }),
             Err(restore_error) => {
                 tracing::error!("the last live table cannot be restored: {restore_error}");
@@ -180,7 +180,7 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
         revision: last.revision().number,
         source,
     };
-    if let Some(store) = stores.of_changes(&last.pending).ok().flatten() {
+    if let Some(store) = stores.store_of_changes(&last.pending).ok().flatten() {
         let files = store.read().await.map_err(incomplete)?;
         let is_unwritten = |change: &&FileChange| {
             let file = files.iter().find(|file| file.path == change.path);
@@ -194,18 +194,20 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
             "an interrupted change of definitions was completed"
         );
     }
-    history.complete().await;
+    history.complete_change().await;
     Ok(())
 }
 
-pub(crate) async fn rebuilt(source: &TableSource, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
+pub(crate) async fn rebuild_table(source: &TableSource, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);
     // The configuration may have changed since the revision was written. It says what namespaced chains may use, so the
     // definitions are checked again.
-    let usable = source.usable(definitions).await?;
-    let mut built_table = source.build_all(usable.served(), modules, MissingModules::All).await?;
-    built_table.bad_definitions.splice(0..0, usable.bad);
+    let usable = source.find_usable(definitions).await?;
+    let mut built_table = source
+        .build_all(usable.served_set(), modules, MissingModules::All)
+        .await?;
+    built_table.bad_definitions.splice(0..0, usable.bad_definitions);
     Ok(built_table)
 }
 

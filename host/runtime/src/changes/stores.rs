@@ -69,13 +69,13 @@ impl Stores {
         let reads = join_all(self.stores.iter().map(|store| store.read())).await;
         StoreContents {
             stores: reads.into_iter().map(|content| content.map(sort_by_path)).collect(),
-            parse_cache: self.set(Vec::new()),
+            parse_cache: self.new_set(Vec::new()),
         }
     }
 
     /// Reads all stores, but does not record the content as known. A store reports each change only until the change is
-    /// read, so a change that is read here would be lost. To prevent this, [`changed`](Self::changed) completes if the
-    /// content differs from the known content.
+    /// read, so a change that is read here would be lost. To prevent this, [`wait_for_change`](Self::wait_for_change)
+    /// completes if the content differs from the known content.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<StoreContents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {
@@ -94,10 +94,10 @@ impl Stores {
             let kind = self.owner(&file.path).map_or(StoreKind::Files, DefinitionStore::kind);
             DefinitionFile::new(kind, &file.path, &file.text)
         });
-        self.set(files.collect())
+        self.new_set(files.collect())
     }
 
-    pub(crate) fn set(&self, files: Vec<DefinitionFile>) -> DefinitionSet {
+    pub(crate) fn new_set(&self, files: Vec<DefinitionFile>) -> DefinitionSet {
         DefinitionSet::of_forms(files, &self.forms)
     }
 
@@ -110,7 +110,7 @@ impl Stores {
         })
     }
 
-    pub(crate) fn of_changes(&self, changes: &[FileChange]) -> Result<Option<&dyn DefinitionStore>, ChangeError> {
+    pub(crate) fn store_of_changes(&self, changes: &[FileChange]) -> Result<Option<&dyn DefinitionStore>, ChangeError> {
         let mut owning_store: Option<&dyn DefinitionStore> = None;
         for change in changes {
             let store = self.owner(&change.path).ok_or_else(|| StoreError::Refused {
@@ -130,8 +130,8 @@ impl Stores {
         Ok(owning_store)
     }
 
-    pub(crate) async fn changed(&self) {
-        let mut changes: Vec<_> = self.stores.iter().map(|store| store.changed()).collect();
+    pub(crate) async fn wait_for_change(&self) {
+        let mut changes: Vec<_> = self.stores.iter().map(|store| store.wait_for_change()).collect();
         changes.push(Box::pin(self.changed_on_peek.notified()));
         select_all(changes).await;
     }
@@ -161,7 +161,7 @@ impl Stores {
     }
 
     pub(crate) fn known_set(&self) -> DefinitionSet {
-        self.set(files_of(self.snapshots()))
+        self.new_set(files_of(self.snapshots()))
     }
 
     /// Returns the definitions that were read. For a store that could not be read, returns its last known definitions.
@@ -193,7 +193,7 @@ impl StoreContents {
 
     pub(crate) fn from_set(stores: &Stores, set: &DefinitionSet) -> Self {
         let of_store = |store: &Arc<dyn DefinitionStore>| {
-            let files = set.all().filter(|file| store.owns(&file.path));
+            let files = set.all_files().filter(|file| store.owns(&file.path));
             Ok(sort_by_path(files.cloned().collect()))
         };
         Self {
@@ -207,7 +207,7 @@ impl StoreContents {
         errors.any(|error| matches!(error, StoreError::Unreachable { .. }))
     }
 
-    pub(crate) fn set(self) -> Result<DefinitionSet, Error> {
+    pub(crate) fn into_set(self) -> Result<DefinitionSet, Error> {
         let (mut mistakes, mut store_errors, mut files) = (Mistakes::new(), Vec::new(), Vec::new());
         for reading in self.stores {
             match reading {

@@ -8,7 +8,7 @@ use crate::{
     live::assembly::{AssembledTable, MissingModules},
     live::exceptions::LiveException,
     live::plugins::LiveModules,
-    live::source::blocking,
+    live::source::run_blocking,
 };
 
 impl Host {
@@ -25,7 +25,7 @@ impl Host {
         let live = self.0.live.load_full();
         let set = source.stores.set_of(&live.entry);
         let chain_definitions = source.chain_definitions.clone();
-        let (definitions, exceptions) = blocking(move || {
+        let (definitions, exceptions) = run_blocking(move || {
             let defined = set.definitions()?;
             let unchecked = defined.exceptions.into_iter().map(|definition| LiveException {
                 definition,
@@ -50,14 +50,14 @@ impl Host {
         let none = LiveModules::default();
         let assembled = assembler.assemble(definitions, modules_of(&live.entry), &none, MissingModules::All);
         let AssembledTable { chains, plugins, .. } = assembled.await?;
-        let native = source.chains.iter().map(|chain| assembler.native(chain));
+        let native = source.native_chains.iter().map(|chain| assembler.native_chain(chain));
         let table = Table {
             revision: live.entry.revision().number,
             hash: live.table.hash,
             plugins: plugins.into_iter().map(|(_, plugin)| plugin).collect(),
             exceptions,
-            ..Table::unobserved(&source, native.chain(chains).collect())
+            ..Table::without_observer(&source, native.chain(chains).collect())
         };
-        Ok(Arc::new(table.with_disabled(&self.0.disabled_stages.lock())))
+        Ok(Arc::new(table.with_disabled_stages(&self.0.disabled_stages.lock())))
     }
 }

@@ -43,7 +43,7 @@ impl ObjectTexts {
 }
 
 impl DecidedRequest {
-    pub(crate) fn request(&self) -> Option<Request> {
+    pub(crate) fn request_with_objects(&self) -> Option<Request> {
         let ObjectTexts {
             object,
             old_object,
@@ -58,21 +58,21 @@ impl DecidedRequest {
     }
 
     pub(super) fn generate_name(&self) -> Option<String> {
-        metadata(self.texts.as_ref()?.object.as_ref()?, "generateName")
+        metadata_field(self.texts.as_ref()?.object.as_ref()?, "generateName")
     }
 
     pub(super) fn stored_uid(&self) -> Option<String> {
-        metadata(self.texts.as_ref()?.old_object.as_ref()?, "uid")
+        metadata_field(self.texts.as_ref()?.old_object.as_ref()?, "uid")
     }
 
-    pub(crate) fn result(&self) -> Option<Object> {
+    pub(crate) fn resulting_object(&self) -> Option<Object> {
         let before = Object::parse(&**self.texts.as_ref()?.object.as_ref()?).ok()?;
         let patch = Some(&self.outcome.patch).filter(|patch| !patch.is_empty())?;
         patch.apply(&before).ok()
     }
 }
 
-fn metadata(object: &ByteString, field: &str) -> Option<String> {
+fn metadata_field(object: &ByteString, field: &str) -> Option<String> {
     let object = Object::parse(&**object).ok()?;
     Some(object.value().get("metadata")?.get(field)?.as_str()?.to_owned())
 }

@@ -42,7 +42,7 @@ impl DecisionFilter {
     }
 
     pub(super) fn includes(&self, entry: &PackedDecision) -> bool {
-        let Some(packed) = entry.read() else { return false };
+        let Some(packed) = entry.read_part() else { return false };
         let is_selected =
             |expected: &Option<String>, value: &str| expected.as_ref().is_none_or(|expected| expected == value);
         let is_selected_row = |row: &TraceRow| {
@@ -58,7 +58,7 @@ impl DecisionFilter {
             && (self.verdict.is_empty() || self.verdict.contains(&packed.verdict))
             && is_selected(&self.namespace, packed.namespace.unwrap_or_default())
             && is_selected(&self.user, packed.user)
-            && ((self.chain.is_none() && self.stage.is_none()) || entry.rows(&packed).iter().any(is_selected_row))
+            && ((self.chain.is_none() && self.stage.is_none()) || entry.trace_rows(&packed).iter().any(is_selected_row))
             && self.text.as_ref().is_none_or(has_text)
     }
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::{Moment, Redaction, decisions::observer::ObservedDecision};
 
 /// The time that a follower waits for more decisions after the first one, so that requests need not wake it often.
-const GATHERING: Duration = Duration::from_millis(20);
+const GATHERING_TIME: Duration = Duration::from_millis(20);
 
 /// The log of the decisions on the latest requests that matched a chain, in memory. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
@@ -63,7 +63,7 @@ impl DecisionLog {
     /// The maximum size of a page of decisions, in bytes. A decision that is larger is on a page by itself.
     pub const PAGE_BYTES: usize = 4 << 20;
     /// The maximum number of decisions that [`get`](Self::get) returns on one page.
-    pub const PAGE_OF_UID: usize = 20;
+    pub const UID_PAGE_COUNT_MAX: usize = 20;
 
     pub(crate) fn new(config: Option<DecisionsConfig>) -> Self {
         let config = config.unwrap_or(DecisionsConfig {
@@ -104,7 +104,7 @@ impl DecisionLog {
         let mut decisions = Vec::new();
         let mut bytes = 0;
         let mut next = None;
-        for entry in self.newest_first(before).take_while(|entry| entry.id >= oldest) {
+        for entry in self.entries_newest_first(before).take_while(|entry| entry.id >= oldest) {
             if !filter.includes(&entry) {
                 continue;
             }
@@ -119,17 +119,18 @@ impl DecisionLog {
     }
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
-    /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES). Also
+    /// objects: at most
+    /// [`UID_PAGE_COUNT_MAX`](Self::UID_PAGE_COUNT_MAX) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES). Also
     /// returns the number of older decisions with this uid. Many decisions can have the same uid: kube-apiserver may
     /// send one request to several paths of this program, and some clients choose the uid themselves.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
-        let entries = self.newest_first(before);
-        let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));
+        let entries = self.entries_newest_first(before);
+        let matching = entries.filter(|entry| entry.read_part().is_some_and(|packed| packed.uid == uid));
         let (mut decisions, mut bytes, mut older_count) = (Vec::new(), 0, 0);
         for entry in matching {
             bytes += entry.size;
             if older_count > 0
-                || decisions.len() == Self::PAGE_OF_UID
+                || decisions.len() == Self::UID_PAGE_COUNT_MAX
                 || (bytes > Self::PAGE_BYTES && !decisions.is_empty())
             {
                 older_count += 1;
@@ -157,7 +158,7 @@ impl DecisionLog {
             position,
         };
         let batches = stream::unfold(follower, async |mut follower| {
-            let batch = follower.next().await;
+            let batch = follower.next_batch().await;
             Some((stream::iter(batch), follower))
         });
         DecisionStream(Box::pin(batches.flatten()))
@@ -167,28 +168,28 @@ impl DecisionLog {
     pub fn rates(&self, within: Duration) -> Vec<ChainRates> {
         let now = Moment::now().0;
         let since = Moment(now.checked_sub(within).unwrap_or(SystemTime::UNIX_EPOCH)).as_micros();
-        let recent = self.newest_first(None).take_while(|entry| entry.id >= since);
+        let recent = self.entries_newest_first(None).take_while(|entry| entry.id >= since);
         let is_full = {
             let ring = self.0.memory.ring();
-            ring.removed_count > 0 && ring.oldest().is_some_and(|id| id >= since)
+            ring.removed_count > 0 && ring.oldest_id().is_some_and(|id| id >= since)
         };
         rates::chain_rates(recent, within, now, is_full)
     }
 
     /// Returns the id of the oldest decision in the log.
-    pub fn oldest(&self) -> Option<u64> {
-        self.0.memory.ring().oldest()
+    pub fn oldest_id(&self) -> Option<u64> {
+        self.0.memory.ring().oldest_id()
     }
 
     fn logged_decision(&self, entry: PackedDecision) -> Option<LoggedDecision> {
         Some(LoggedDecision {
             id: entry.id,
             bytes: entry.size,
-            ..self.decision(entry.unpack()?)
+            ..self.unlogged_decision(entry.unpack()?)
         })
     }
 
-    pub(crate) fn decision(&self, decided_request: DecidedRequest) -> LoggedDecision {
+    pub(crate) fn unlogged_decision(&self, decided_request: DecidedRequest) -> LoggedDecision {
         LoggedDecision {
             id: 0,
             bytes: 0,
@@ -199,7 +200,7 @@ impl DecisionLog {
 
     /// Returns the entries of the log with ids smaller than `before`, the newest first. Skips entries that leave the
     /// log in the meantime.
-    fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = PackedDecision> {
+    fn entries_newest_first(&self, before: Option<u64>) -> impl Iterator<Item = PackedDecision> {
         let mut end = {
             let ring = self.0.memory.ring();
             let index = before.map_or(ring.len(), |id| ring.index_of(id));
@@ -224,17 +225,17 @@ struct Follower {
 }
 
 impl Follower {
-    async fn next(&mut self) -> Vec<StreamItem> {
+    async fn next_batch(&mut self) -> Vec<StreamItem> {
         let log = self.log.clone();
         loop {
             let mut arrival = std::pin::pin!(log.0.arrival.notified());
             // `enable` registers for notifications now, before the log is read. A decision that is added after the
             // reading then wakes this task.
             arrival.as_mut().enable();
-            let (missed_count, entries) = self.take();
+            let (missed_count, entries) = self.take_entries();
             if missed_count == 0 && entries.is_empty() {
                 arrival.await;
-                tokio::time::sleep(GATHERING).await;
+                tokio::time::sleep(GATHERING_TIME).await;
                 continue;
             }
             let mut batch = Vec::new();
@@ -252,7 +253,7 @@ impl Follower {
         }
     }
 
-    fn take(&mut self) -> (u64, Vec<PackedDecision>) {
+    fn take_entries(&mut self) -> (u64, Vec<PackedDecision>) {
         self.log.0.is_awaited.store(true, Ordering::Relaxed);
         let ring = self.log.0.memory.ring();
         let missed_count = ring.removed_count.saturating_sub(self.position);
@@ -277,12 +278,12 @@ impl LoggedDecision {
 
     /// Returns the redacted decision, without the objects of the request.
     pub fn record(&self) -> DecisionRecord {
-        write::record(self.id, &self.decided_request, &self.redact)
+        write::decision_record(self.id, &self.decided_request, &self.redact)
     }
 
     /// Returns the redacted decision with the objects of the request.
     pub fn detail(&self) -> DecisionDetail {
-        write::detail(self.id, &self.decided_request, &self.redact)
+        write::decision_detail(self.id, &self.decided_request, &self.redact)
     }
 
     /// Returns `metadata.generateName` of the request's object; `None` if the object has none, or is not in the log.

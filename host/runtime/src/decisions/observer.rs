@@ -39,16 +39,16 @@ impl Observer {
         let outcome = observed.outcome;
         let verdict = DecisionVerdict::from_outcome(outcome);
         self.metrics.record(verdict, outcome, observed.duration);
-        table.count(outcome);
+        table.count_outcome(outcome);
         self.traffic.record(verdict, observed.duration, Instant::now());
-        journal::write(outcome);
+        journal::log_outcome(outcome);
         if self.decisions.is_on() {
             self.decisions.add(&observed);
         }
         if recorders.is_empty() {
             return;
         }
-        let decided = Arc::new(observed.decided());
+        let decided = Arc::new(observed.into_decided_request());
         for recorder in recorders {
             recorder.deliver(decided.clone());
         }
@@ -56,7 +56,7 @@ impl Observer {
 }
 
 impl ObservedDecision<'_> {
-    pub(crate) fn decided(self) -> DecidedRequest {
+    pub(crate) fn into_decided_request(self) -> DecidedRequest {
         let mut request = self.request;
         let recorded_responses = request
             .recorder

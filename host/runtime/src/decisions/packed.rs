@@ -134,7 +134,7 @@ impl<'a> PackedRow<'a> {
 
 /// Returns the packed trace rows of an outcome that allows the request and does nothing else: no change, no warning, no
 /// audit annotation. Returns `None` for any other outcome.
-fn rows(outcome: &Outcome) -> Option<Vec<PackedRow<'_>>> {
+fn pack_rows(outcome: &Outcome) -> Option<Vec<PackedRow<'_>>> {
     let is_plain = outcome.is_allowed()
         && !outcome.is_changed()
         && outcome.warnings.is_empty()
@@ -157,7 +157,7 @@ impl<'a> PackedObjects<'a> {
         }
     }
 
-    fn bytes(&self) -> usize {
+    fn text_size(&self) -> usize {
         let texts = [self.object, self.old_object, self.options];
         texts.into_iter().flatten().map(str::len).sum()
     }
@@ -178,7 +178,7 @@ impl<'a> PackedPart<'a> {
             kind: Cow::Borrowed(&request.kind),
             resource: Cow::Borrowed(&request.resource),
             subresource: request.subresource.as_deref(),
-            requested: request.requested.as_deref().map(Cow::Borrowed),
+            requested: request.requested_kind.as_deref().map(Cow::Borrowed),
             name: &request.name,
             namespace: request.namespace.as_deref(),
             user: &user.username,
@@ -213,7 +213,7 @@ impl<'a> PackedPart<'a> {
         let mut request = Request::new(self.operation, (*self.kind).clone(), (*self.resource).clone());
         request.uid = Uid::from(self.uid.to_owned());
         request.subresource = self.subresource.map(str::to_owned);
-        request.requested = self.requested.as_deref().cloned().map(Box::new);
+        request.requested_kind = self.requested.as_deref().cloned().map(Box::new);
         request.name = self.name.to_owned();
         request.namespace = self.namespace.map(str::to_owned);
         request.user = UserInfo {
@@ -276,8 +276,8 @@ impl UnpackedParts {
         let ObservedDecision { request, outcome, .. } = observed;
         let is_secret = is_secret(request);
         let objects = PackedObjects::from_request(request);
-        let objects = (!is_secret && objects.bytes() <= objects_size_max).then_some(objects);
-        let rows = rows(outcome);
+        let objects = (!is_secret && objects.text_size() <= objects_size_max).then_some(objects);
+        let rows = pack_rows(outcome);
         let unpacked_outcome = rows.is_none().then(|| Arc::new(without_objects(outcome, is_secret)));
         let packed = PackedPart::new(observed, objects, rows.unwrap_or_default());
         // Serializing fails only if the buffer is full, which cannot happen because this buffer grows.
@@ -298,17 +298,17 @@ impl UnpackedParts {
 
 impl PackedDecision {
     /// Reads the packed part of the decision. Never returns `None`, because [`UnpackedParts::pack`] wrote the bytes.
-    pub(super) fn read(&self) -> Option<PackedPart<'_>> {
+    pub(super) fn read_part(&self) -> Option<PackedPart<'_>> {
         postcard::from_bytes(&self.packed_bytes).ok()
     }
 
     pub(super) fn size_without_objects(&self) -> usize {
-        let packed_objects = self.read().and_then(|packed| packed.objects);
-        let objects = packed_objects.map_or(0, |objects| objects.bytes());
-        self.unpacked_parts.size() + self.packed_bytes.len().saturating_sub(objects)
+        let packed_objects = self.read_part().and_then(|packed| packed.objects);
+        let objects_size = packed_objects.map_or(0, |objects| objects.text_size());
+        self.unpacked_parts.size() + self.packed_bytes.len().saturating_sub(objects_size)
     }
 
-    pub(super) fn rows(&self, packed: &PackedPart<'_>) -> Vec<TraceRow> {
+    pub(super) fn trace_rows(&self, packed: &PackedPart<'_>) -> Vec<TraceRow> {
         match &self.unpacked_parts.outcome {
             Some(outcome) => outcome.trace.clone(),
             None => packed.rows.iter().map(PackedRow::unpack).collect(),
@@ -323,7 +323,7 @@ impl PackedDecision {
     }
 
     pub(super) fn unpack(&self) -> Option<DecidedRequest> {
-        let packed = self.read()?;
+        let packed = self.read_part()?;
         let mut request = packed.request();
         if let Some((front, identity, spelling)) = self.unpacked_parts.origin.0.as_deref() {
             request.front.clone_from(front);
@@ -334,7 +334,7 @@ impl PackedDecision {
             Some(outcome) => Outcome::clone(outcome),
             None => {
                 let mut outcome = Outcome::new(request.uid.clone(), Decision::Allowed);
-                outcome.trace = self.rows(&packed);
+                outcome.trace = self.trace_rows(&packed);
                 outcome
             }
         };
@@ -385,21 +385,21 @@ fn owned_texts(texts: &[&str]) -> Vec<String> {
 
 fn size_of_outcome(outcome: &Outcome) -> usize {
     let annotations = outcome.audit_annotations.iter();
-    let refusal = match &outcome.decision {
+    let refusal_size = match &outcome.decision {
         Decision::Refused(refusal) => size_of_cause(&refusal.cause),
         Decision::Allowed => 0,
     };
     let warnings = outcome.warnings.iter();
     size_of::<Outcome>()
         + outcome.uid.as_str().len()
-        + outcome.patch.memory()
+        + outcome.patch.memory_size()
         + warnings
             .map(|warning| size_of_val(warning) + warning.len())
             .sum::<usize>()
         + annotations
             .map(|note| size_of_val(note) + note.key.len() + note.value.len())
             .sum::<usize>()
-        + refusal
+        + refusal_size
         + outcome.trace.iter().map(size_of_row).sum::<usize>()
 }
 
@@ -412,27 +412,27 @@ fn size_of_cause(cause: &RefusalCause) -> usize {
 }
 
 fn size_of_row(row: &TraceRow) -> usize {
-    let result = match &row.result {
-        StageResult::Changed(patch) => patch.memory(),
+    let result_size = match &row.result {
+        StageResult::Changed(patch) => patch.memory_size(),
         StageResult::Denied(denial) => size_of_denial(denial),
         StageResult::Failed { failure, .. } => failure.message.len(),
         _ => 0,
     };
-    let log: usize = row
+    let log_size: usize = row
         .log
         .iter()
         .map(|line| size_of_val(line) + line.context.len() + line.message.len())
         .sum();
-    size_of_val(row) + result + log
+    size_of_val(row) + result_size + log_size
 }
 
 fn size_of_denial(denial: &Denial) -> usize {
-    let mut details = 0;
+    let mut details_size = 0;
     if !denial.details.is_empty() {
         // Parsed JSON takes about eight times the memory of its text.
-        details = 8 * serde_json::to_string(&denial.details).map_or(0, |text| text.len());
+        details_size = 8 * serde_json::to_string(&denial.details).map_or(0, |text| text.len());
     }
-    denial.reason.len() + denial.message.len() + details
+    denial.reason.len() + denial.message.len() + details_size
 }
 
 #[cfg(test)]
@@ -450,7 +450,7 @@ mod tests {
         let kind = GroupVersionKind::from_api_version("apps/v1", "Deployment");
         let mut request = Request::new(Operation::Update, kind.clone(), kind.guess_resource());
         request.subresource = Some("scale".to_owned());
-        request.requested = Some(Box::new(RequestedKind {
+        request.requested_kind = Some(Box::new(RequestedKind {
             kind: GroupVersionKind::from_api_version("extensions/v1beta1", "Deployment"),
             resource: kind.guess_resource(),
             subresource: Some("scale".to_owned()),
@@ -488,17 +488,17 @@ mod tests {
         rows[2].start = Duration::from_nanos(5);
         rows[0].duration = Duration::from_micros(7);
         rows[0].by_candidate = true;
-        let mut plain = Outcome::new(Uid::fresh(), Decision::Allowed);
-        plain.trace = rows;
-        let mut warned = plain.clone();
-        warned.warnings.push("careful".to_owned());
+        let mut plain_outcome = Outcome::new(Uid::generate(), Decision::Allowed);
+        plain_outcome.trace = rows;
+        let mut warned_outcome = plain_outcome.clone();
+        warned_outcome.warnings.push("careful".to_owned());
         let refusal = RequestRefusal {
             chain: "chain".into(),
             stage: "stage".into(),
             cause: RefusalCause::DeadlinePassed,
         };
-        let refused = Outcome::new(Uid::fresh(), Decision::Refused(refusal));
-        for mut outcome in [plain, warned, refused] {
+        let refused_outcome = Outcome::new(Uid::generate(), Decision::Refused(refusal));
+        for mut outcome in [plain_outcome, warned_outcome, refused_outcome] {
             for selection in [
                 Selection::All,
                 Selection::Phase(Phase::Mutating, Scope::Namespaced),
@@ -515,7 +515,7 @@ mod tests {
                     revision: 7,
                 };
                 let (mut origin, mut bytes) = (RequestOrigin::default(), Vec::new());
-                let restored = PackedDecision {
+                let restored_decision = PackedDecision {
                     id: 1,
                     size: 0,
                     unpacked_parts: UnpackedParts::pack(&observed, 1 << 20, &mut origin, &mut bytes),
@@ -523,8 +523,8 @@ mod tests {
                 }
                 .unpack()
                 .unwrap();
-                let decided = observed.decided();
-                assert_eq!(format!("{restored:?}"), format!("{decided:?}"));
+                let decided = observed.into_decided_request();
+                assert_eq!(format!("{restored_decision:?}"), format!("{decided:?}"));
             }
         }
     }

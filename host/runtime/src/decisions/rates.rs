@@ -11,7 +11,7 @@ use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, Tr
 use super::{ChainRates, packed::PackedDecision};
 
 /// The number of equal parts into which the time range is divided. Each part has rates of its own.
-const PARTS: usize = 12;
+const PART_COUNT: usize = 12;
 
 #[derive(Default)]
 struct ChainCounts {
@@ -22,7 +22,7 @@ struct ChainCounts {
     failed_count: u64,
     /// The times that requests spent in the chain, in microseconds. Each part of the time range has its own list, and
     /// the newest part comes first.
-    microseconds: [Vec<u64>; PARTS],
+    microseconds: [Vec<u64>; PART_COUNT],
 }
 
 /// Returns the rates of each chain. The decisions come from the log, the newest first. `is_cut` means that the log has
@@ -35,18 +35,21 @@ pub(super) fn chain_rates(
 ) -> Vec<ChainRates> {
     let mut chains: BTreeMap<(Phase, Arc<str>), ChainCounts> = BTreeMap::new();
     let mut seconds = time_range.as_secs_f64();
-    let part_length = (time_range / PARTS as u32).as_micros().max(1);
+    let part_length = (time_range / PART_COUNT as u32).as_micros().max(1);
     for entry in decisions {
         let age = now.duration_since(entry.unpacked_parts.time.0).unwrap_or_default();
         if is_cut {
             seconds = age.as_secs_f64();
         }
-        let part = usize::try_from(age.as_micros() / part_length).unwrap_or(PARTS);
-        let rows = entry.read().map(|packed| entry.rows(&packed)).unwrap_or_default();
+        let part = usize::try_from(age.as_micros() / part_length).unwrap_or(PART_COUNT);
+        let rows = entry
+            .read_part()
+            .map(|packed| entry.trace_rows(&packed))
+            .unwrap_or_default();
         for rows in rows.chunk_by(|one, other| (one.phase, &one.chain) == (other.phase, &other.chain)) {
             let Some(first) = rows.first() else { continue };
             let counts = chains.entry((first.phase, first.chain.clone())).or_default();
-            counts.add(rows, entry.decision(), part.min(PARTS - 1));
+            counts.add(rows, entry.decision(), part.min(PART_COUNT - 1));
         }
     }
     let rates = chains.into_iter().map(|((phase, chain), counts)| {

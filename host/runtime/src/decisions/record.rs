@@ -205,7 +205,7 @@ impl StageRecord {
 
 impl DecisionRecord {
     /// Removes the values that patches write, because such values are parts of objects. Keeps the operations and paths.
-    pub fn without_values(&mut self) {
+    pub fn remove_values(&mut self) {
         let of_stages = self.stages.iter_mut().map(|stage| &mut stage.patch);
         let patches = of_stages.chain([&mut self.patch]).flatten();
         patches.for_each(Redacted::remove_patch_values);

@@ -79,7 +79,7 @@ pub(crate) fn is_zero(number: &usize) -> bool {
 }
 
 /// The maximum number of recorded requests that wait to be read. If there are more, they are dropped and counted.
-const MOST_WAITING: usize = 256;
+const WAITING_REQUESTS_MAX: usize = 256;
 
 /// A stream of recorded requests. Dropping it ends the recording.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub(crate) struct Recorders(ArcSwap<Vec<Arc<Recorder>>>);
 
 impl Recorders {
     pub(crate) fn open(self: &Arc<Self>, config: RecordingConfig) -> RequestRecording {
-        let (sender, requests) = mpsc::channel(MOST_WAITING);
+        let (sender, requests) = mpsc::channel(WAITING_REQUESTS_MAX);
         let recorder = Arc::new(Recorder {
             share: config.share,
             requests: sender,
@@ -161,7 +161,7 @@ impl Stream for RequestRecording {
             let Some(decided) = std::task::ready!(self.requests.poll_recv(context)) else {
                 return Poll::Ready(None);
             };
-            if let Some(recorded) = write(&decided, &self.redact) {
+            if let Some(recorded) = build_recorded_request(&decided, &self.redact) {
                 return Poll::Ready(Some(recorded));
             }
         }
@@ -180,12 +180,12 @@ impl Drop for RequestRecording {
     }
 }
 
-pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<RecordedRequest> {
+pub(crate) fn build_recorded_request(decided: &DecidedRequest, redact: &[Redaction]) -> Option<RecordedRequest> {
     let part = |text: &[u8], name: &str| {
         let mut review: Value = serde_json::from_slice(text).ok()?;
         review.get_mut(name).map(Value::take)
     };
-    let review = write_review(ReviewVersion::V1, &decided.request()?);
+    let review = write_review(ReviewVersion::V1, &decided.request_with_objects()?);
     let answer = write_response(ReviewVersion::V1, &decided.request.uid, Some(&decided.outcome));
     let (request, response) = (part(&review, "request")?, part(&answer, "response")?);
     let (request, response, mut redacted) = redaction::redact_review(&decided.request, redact, request, response);

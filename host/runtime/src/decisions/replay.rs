@@ -31,14 +31,14 @@ impl Host {
         may_call_webhooks: bool,
     ) -> Result<LoggedDecision, ReplayError> {
         let table = self.table();
-        let matching = table.matching(&request, selection);
+        let matching = table.find_matching_chains(&request, selection);
         if let Some(stage) = stage_calling_server(&matching).filter(|_| !may_call_webhooks) {
             return Err(ReplayError(stage));
         }
         let started = Instant::now();
         let (request, outcome) = table.evaluate(request, &matching, Duration::MAX).await;
-        let observed = table.observed(request, selection, &outcome, started);
-        Ok(self.decisions().decision(observed.decided()))
+        let observed = table.observe_decision(request, selection, &outcome, started);
+        Ok(self.decisions().unlogged_decision(observed.into_decided_request()))
     }
 }
 
@@ -59,6 +59,6 @@ impl LoggedDecision {
     /// Returns the original request and the chains to which it was sent; `None` if the log lacks the request's objects.
     pub fn request(&self) -> Option<(Request, Selection)> {
         let decided = &self.decided_request;
-        Some((decided.request()?, decided.selection.clone()))
+        Some((decided.request_with_objects()?, decided.selection.clone()))
     }
 }

@@ -18,14 +18,14 @@ use super::packed::{PackedDecision, RequestOrigin, UnpackedParts};
 use crate::decisions::observer::ObservedDecision;
 
 /// The maximum number of decisions that a thread collects before they are moved to the ring.
-const COLLECTED: usize = 16;
+const COLLECTED_COUNT_MAX: usize = 16;
 /// The maximum size of the decisions that a thread collects before they are moved to the ring, in bytes.
-const COLLECTED_BYTES: usize = 64 << 10;
+const COLLECTED_SIZE_MAX: usize = 64 << 10;
 
 /// The maximum number of decisions that a reader copies while it locks the ring.
-const COPIED: usize = 256;
+const COPIED_COUNT_MAX: usize = 256;
 /// The maximum size of the decisions that a reader copies while it locks the ring, in bytes.
-const COPIED_BYTES: usize = 1 << 20;
+const COPIED_SIZE_MAX: usize = 1 << 20;
 
 pub(super) struct RingMemory {
     count: usize,
@@ -104,7 +104,7 @@ impl RingMemory {
             // decision could push all others out of the log.
             let unpacked_parts = UnpackedParts::pack(observed, self.bytes / 16, origin, bytes);
             decisions.push((unpacked_parts, start..bytes.len()));
-            decisions.len() >= COLLECTED || bytes.len() >= COLLECTED_BYTES
+            decisions.len() >= COLLECTED_COUNT_MAX || bytes.len() >= COLLECTED_SIZE_MAX
         };
         if is_full {
             drop(self.ring());
@@ -127,7 +127,7 @@ impl RingMemory {
         }
         for collected in &mut collections {
             collected.bytes.clear();
-            collected.bytes.shrink_to(COLLECTED_BYTES);
+            collected.bytes.shrink_to(COLLECTED_SIZE_MAX);
         }
         ring
     }
@@ -172,7 +172,7 @@ impl DecisionRing {
         self.slots.len()
     }
 
-    pub(super) fn oldest(&self) -> Option<u64> {
+    pub(super) fn oldest_id(&self) -> Option<u64> {
         self.slots.front().map(|slot| slot.id)
     }
 
@@ -182,12 +182,12 @@ impl DecisionRing {
 
     pub(super) fn last_entries_before(&self, end: usize) -> Range<usize> {
         let slots_before = self.slots.range(..end.min(self.len())).rev();
-        end.saturating_sub(copied_together(slots_before))..end
+        end.saturating_sub(copied_slot_count(slots_before))..end
     }
 
     pub(super) fn next_entries_from(&self, start: usize) -> Range<usize> {
         let slots_from = self.slots.range(start.min(self.len())..);
-        start..start + copied_together(slots_from)
+        start..start + copied_slot_count(slots_from)
     }
 
     pub(super) fn entries(&self, range: Range<usize>) -> Vec<PackedDecision> {
@@ -206,13 +206,13 @@ impl DecisionRing {
     }
 }
 
-/// Returns how many of the first slots a reader may copy while it locks the ring: at most [`COPIED`] slots of at most
-/// [`COPIED_BYTES`] together. The first slot may always be copied, even if it is larger.
-fn copied_together<'s>(slots: impl Iterator<Item = &'s RingSlot>) -> usize {
+/// Returns how many of the first slots a reader may copy while it locks the ring: at most [`COPIED_COUNT_MAX`] slots of
+/// at most [`COPIED_SIZE_MAX`] together. The first slot may always be copied, even if it is larger.
+fn copied_slot_count<'s>(slots: impl Iterator<Item = &'s RingSlot>) -> usize {
     let mut bytes = 0;
-    let copied_slots = slots.take(COPIED).enumerate().take_while(|(index, slot)| {
+    let copied_slots = slots.take(COPIED_COUNT_MAX).enumerate().take_while(|(index, slot)| {
         bytes += slot.length;
-        *index == 0 || bytes <= COPIED_BYTES
+        *index == 0 || bytes <= COPIED_SIZE_MAX
     });
     copied_slots.count()
 }

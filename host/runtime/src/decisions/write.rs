@@ -10,7 +10,7 @@ use crate::{
     decisions::recording::{self, redact_object, redact_patch},
 };
 
-pub(super) fn record(id: u64, decided: &DecidedRequest, redact: &[Redaction]) -> DecisionRecord {
+pub(super) fn decision_record(id: u64, decided: &DecidedRequest, redact: &[Redaction]) -> DecisionRecord {
     let DecidedRequest { request, outcome, .. } = decided;
     let refusal = match &outcome.decision {
         Decision::Allowed => None,
@@ -49,11 +49,15 @@ pub(super) fn record(id: u64, decided: &DecidedRequest, redact: &[Redaction]) ->
         patch: redact_patch(request, redact, &outcome.patch),
         warnings: outcome.warnings.clone(),
         microseconds: micros(decided.duration),
-        stages: outcome.trace.iter().map(|row| stage(row, decided, redact)).collect(),
+        stages: outcome
+            .trace
+            .iter()
+            .map(|row| stage_record(row, decided, redact))
+            .collect(),
     }
 }
 
-fn stage(row: &TraceRow, decided: &DecidedRequest, redact: &[Redaction]) -> StageRecord {
+fn stage_record(row: &TraceRow, decided: &DecidedRequest, redact: &[Redaction]) -> StageRecord {
     let mut record = StageRecord {
         chain: row.chain.to_string(),
         phase: row.phase,
@@ -89,12 +93,12 @@ fn stage(row: &TraceRow, decided: &DecidedRequest, redact: &[Redaction]) -> Stag
     record
 }
 
-pub(super) fn detail(id: u64, decided: &DecidedRequest, redact: &[Redaction]) -> DecisionDetail {
-    let review = recording::write(decided, redact);
-    let resulting = decided.result().filter(|_| review.is_some());
+pub(super) fn decision_detail(id: u64, decided: &DecidedRequest, redact: &[Redaction]) -> DecisionDetail {
+    let review = recording::build_recorded_request(decided, redact);
+    let resulting = decided.resulting_object().filter(|_| review.is_some());
     let result = resulting.map(|object| redact_object(&decided.request, redact, object.value().clone()));
     DecisionDetail {
-        decision: record(id, decided, redact),
+        decision: decision_record(id, decided, redact),
         review,
         result,
     }

@@ -15,14 +15,14 @@ use diffy::DiffOptions;
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
 /// The maximum number of line pairs for which a diff is computed. In the worst case, all pairs are compared.
-const MOST_PAIRS: usize = 25_000_000;
+const LINE_PAIRS_MAX: usize = 25_000_000;
 
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
     Comparison {
         from: from.revision.number,
         to: to.revision.number,
-        text: texts(from, to),
-        modules: modules(&from.revision.modules, &to.revision.modules),
+        text: unified_diff(from, to),
+        modules: module_changes(&from.revision.modules, &to.revision.modules),
     }
 }
 
@@ -40,14 +40,14 @@ fn changed_files<'a>(from: &'a RevisionDetail, to: &'a RevisionDetail) -> impl I
     files.into_iter().filter(|(_, [old, new])| old != new)
 }
 
-fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
+fn unified_diff(from: &RevisionDetail, to: &RevisionDetail) -> String {
     let mut text = String::new();
     for (path, [old, new]) in changed_files(from, to) {
         let name = |text: Option<&str>| match text {
             Some(_) => path.display().to_string(),
             None => "/dev/null".to_owned(),
         };
-        text += &difference([name(old), name(new)], old.unwrap_or_default(), new.unwrap_or_default());
+        text += &line_diff([name(old), name(new)], old.unwrap_or_default(), new.unwrap_or_default());
     }
     text
 }
@@ -57,13 +57,13 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
 pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<String> {
     let mut names: Vec<_> = changed_files(from, to).flat_map(changed_definitions).collect();
     let has_definitions = !names.is_empty();
-    for change in modules(&from.revision.modules, &to.revision.modules) {
+    for change in module_changes(&from.revision.modules, &to.revision.modules) {
         let candidate = if change.candidate { " (candidate)" } else { "" };
         let stage = format!("{}{candidate}", change.stage);
         match (&change.from, &change.to) {
-            (Some(_), Some(to)) => names.push(format!("{stage}: {}", plugin(to))),
+            (Some(_), Some(to)) => names.push(format!("{stage}: {}", plugin_text(to))),
             _ if has_definitions => {}
-            (_, Some(to)) => names.push(format!("added {stage}: {}", plugin(to))),
+            (_, Some(to)) => names.push(format!("added {stage}: {}", plugin_text(to))),
             (_, None) => names.push(format!("removed {stage}")),
         }
     }
@@ -71,17 +71,17 @@ pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<S
 }
 
 /// Describes the plugin of a stage by its name, version and short digest: `images 1.1.0 (2c26b46b68ff)`.
-fn plugin(module: &RevisionModule) -> String {
+fn plugin_text(module: &RevisionModule) -> String {
     let digest = module
         .digest
         .parse()
-        .map_or_else(|_| module.digest.clone(), Digest::short);
+        .map_or_else(|_| module.digest.clone(), Digest::to_short_hex);
     format!("{} {} ({digest})", module.plugin, module.version)
 }
 
 fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
     let [old, new] = [old, new].map(Option::unwrap_or_default);
-    let (before, after) = (definitions(path, old, new), definitions(path, new, old));
+    let (before, after) = (parse_definitions(path, old, new), parse_definitions(path, new, old));
     let ids: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let mut names: Vec<_> = ids
         .into_iter()
@@ -99,7 +99,7 @@ fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
 
 /// Parses the definitions in `text`, the content of a definition file. Skips the YAML documents that are also in
 /// `other`, the content of the file in the other revision.
-fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, Vec<serde_json::Value>> {
+fn parse_definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, Vec<serde_json::Value>> {
     const MARKER: &str = "\n---\n";
     let other_documents: BTreeSet<&str> = other.split(MARKER).map(str::trim).collect();
     let different_documents: Vec<&str> = text
@@ -130,9 +130,9 @@ fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
 }
 
 /// Returns a unified diff of two texts. If the texts are too long to compare, the diff replaces all lines.
-fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String {
+fn line_diff([old_name, new_name]: [String; 2], old: &str, new: &str) -> String {
     let (old_lines, new_lines) = (old.lines().count(), new.lines().count());
-    if old_lines * new_lines <= MOST_PAIRS {
+    if old_lines * new_lines <= LINE_PAIRS_MAX {
         let mut options = DiffOptions::new();
         options.set_original_filename(old_name);
         options.set_modified_filename(new_name);
@@ -150,7 +150,7 @@ fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String
     text
 }
 
-fn modules(from: &[RevisionModule], to: &[RevisionModule]) -> Vec<ModuleChange> {
+fn module_changes(from: &[RevisionModule], to: &[RevisionModule]) -> Vec<ModuleChange> {
     type Pair<'a> = (Option<&'a RevisionModule>, Option<&'a RevisionModule>);
     let mut stages: BTreeMap<(&str, bool), Pair<'_>> = BTreeMap::new();
     for module in from {
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
     }
 
-    fn names(before: &str, after: &str) -> Vec<String> {
+    fn names_between(before: &str, after: &str) -> Vec<String> {
         changed_names(&entry(1, before).detail, &entry(2, after).detail)
     }
 
@@ -211,21 +211,21 @@ mod tests {
         };
         let chain = |name: &str, spec: &str| document("AdmissionChain", name, spec);
         let both = format!("{}---\n{}", chain("a", "1"), chain("b", "1"));
-        assert_eq!(names(&both, &chain("a", "1")), ["removed AdmissionChain/b"]);
-        assert_eq!(names(&chain("b", "1"), &both), ["added AdmissionChain/a"]);
+        assert_eq!(names_between(&both, &chain("a", "1")), ["removed AdmissionChain/b"]);
+        assert_eq!(names_between(&chain("b", "1"), &both), ["added AdmissionChain/a"]);
         assert_eq!(
-            names(&both, ""),
+            names_between(&both, ""),
             ["removed AdmissionChain/a", "removed AdmissionChain/b"]
         );
         assert_eq!(
-            names(&both, &both.replace("b }\nspec: 1", "b }\nspec: 2")),
+            names_between(&both, &both.replace("b }\nspec: 1", "b }\nspec: 2")),
             ["AdmissionChain/b"]
         );
         let list = "kind: List\nitems:\n- {kind: Binding, metadata: {name: x, namespace: shop}}\n";
-        assert_eq!(names("", list), ["added Binding/shop/x"]);
-        assert_eq!(names(&both, &format!("# note\n{both}")), ["chains/a.yaml"]);
-        assert_eq!(names("{", "}"), ["chains/a.yaml"]);
-        assert_eq!(names(&both, &both), [] as [&str; 0]);
+        assert_eq!(names_between("", list), ["added Binding/shop/x"]);
+        assert_eq!(names_between(&both, &format!("# note\n{both}")), ["chains/a.yaml"]);
+        assert_eq!(names_between("{", "}"), ["chains/a.yaml"]);
+        assert_eq!(names_between(&both, &both), [] as [&str; 0]);
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
             candidate.candidate = true;
             modules.push(candidate);
         });
-        let plugin = format!("b 1.0.0 ({})", Digest::of("b").short());
+        let plugin = format!("b 1.0.0 ({})", Digest::of_bytes("b").to_short_hex());
         for (from, to, name) in [
             (&older, &to, format!("Mutating:a/b: {plugin}")),
             (&to, &candidate, format!("added Mutating:a/b (candidate): {plugin}")),
@@ -256,7 +256,7 @@ mod tests {
     fn very_long_texts_are_not_compared_line_by_line() {
         let text = |line: &str| format!("{line}\n").repeat(20_000);
         let names = || ["a".to_owned(), "b".to_owned()];
-        let difference = difference(names(), &text("x"), &text("y"));
+        let difference = line_diff(names(), &text("x"), &text("y"));
         assert!(difference.starts_with("--- a\n+++ b\n@@ -1,20000 +1,20000 @@\n-x\n"));
         assert_eq!(difference.lines().filter(|line| *line == "+y").count(), 20_000);
     }

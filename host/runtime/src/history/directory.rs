@@ -36,16 +36,16 @@ impl HistoryDirectory {
             .mode(0o700)
             .create(path)
             .map_err(failed)?;
-        let lock = lock(path)?;
+        let lock = lock_directory(path)?;
         let directory = Self {
             path: path.to_owned(),
             _lock: lock,
         };
-        directory.sweep();
+        directory.remove_temporary_files();
         Ok(directory)
     }
 
-    fn sweep(&self) {
+    fn remove_temporary_files(&self) {
         for file in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = file.file_name();
             if name.as_encoded_bytes().starts_with(TEMPORARY_PREFIX.as_bytes())
@@ -61,7 +61,7 @@ impl HistoryDirectory {
     }
 
     /// Reads all revisions, the oldest first. Damaged files are logged and skipped.
-    pub(crate) fn entries(&self) -> Result<Vec<HistoryEntry>, HistoryError> {
+    pub(crate) fn read_entries(&self) -> Result<Vec<HistoryEntry>, HistoryError> {
         let failed = |source| HistoryError::Io {
             path: self.path.clone(),
             source,
@@ -72,7 +72,7 @@ impl HistoryDirectory {
             if path.extension().is_none_or(|ending| ending != REVISION_EXTENSION) {
                 continue;
             }
-            match read(&path) {
+            match read_checked(&path) {
                 Ok(entry) => entries.push(entry),
                 Err(error) => {
                     tracing::warn!(path = %path.display(), %error, "a revision cannot be read; it is left out");
@@ -84,26 +84,26 @@ impl HistoryDirectory {
     }
 
     pub(crate) fn write(&self, entry: &HistoryEntry) -> Result<(), HistoryError> {
-        self.replace(self.file(entry.revision().number), entry)
+        self.replace(self.revision_path(entry.revision().number), entry)
     }
 
-    pub(crate) fn disabled(&self) -> Result<Vec<DisabledStage>, HistoryError> {
-        self.list(DISABLED_FILE)
+    pub(crate) fn read_disabled_stages(&self) -> Result<Vec<DisabledStage>, HistoryError> {
+        self.read_list(DISABLED_FILE)
     }
 
-    pub(crate) fn rollouts(&self) -> Result<Vec<RolloutProgress>, HistoryError> {
-        self.list(ROLLOUTS_FILE)
+    pub(crate) fn read_rollouts(&self) -> Result<Vec<RolloutProgress>, HistoryError> {
+        self.read_list(ROLLOUTS_FILE)
     }
 
-    fn list<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, HistoryError> {
+    fn read_list<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, HistoryError> {
         let path = self.path.join(name);
-        match read(&path) {
+        match read_checked(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             read => read.map_err(|source| HistoryError::Io { path, source }),
         }
     }
 
-    pub(crate) fn write_disabled(&self, stages: &[DisabledStage]) -> Result<(), HistoryError> {
+    pub(crate) fn write_disabled_stages(&self, stages: &[DisabledStage]) -> Result<(), HistoryError> {
         self.replace(self.path.join(DISABLED_FILE), &stages)
     }
 
@@ -118,7 +118,7 @@ impl HistoryDirectory {
             let mut file = tempfile::Builder::new()
                 .prefix(TEMPORARY_PREFIX)
                 .tempfile_in(&self.path)?;
-            writeln!(file, "{}", Digest::of(&text))?;
+            writeln!(file, "{}", Digest::of_bytes(&text))?;
             file.write_all(&text)?;
             file.as_file().sync_data()?;
             file.persist(&path)?;
@@ -145,10 +145,10 @@ impl HistoryDirectory {
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        remove(&self.file(number));
+        remove(&self.revision_path(number));
     }
 
-    fn file(&self, number: u64) -> PathBuf {
+    fn revision_path(&self, number: u64) -> PathBuf {
         self.path.join(format!("{number:010}.{REVISION_EXTENSION}"))
     }
 }
@@ -162,7 +162,7 @@ fn remove(path: &Path) {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the file is locked, in a private directory")]
-fn lock(directory: &Path) -> Result<File, HistoryError> {
+fn lock_directory(directory: &Path) -> Result<File, HistoryError> {
     let path = directory.join("lock");
     let failed = |source| HistoryError::Io {
         path: path.clone(),
@@ -198,7 +198,7 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
     Ok(file)
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+fn read_checked<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let bytes = file::read(path, u64::MAX)?;
     let invalid_data = |message| io::Error::new(io::ErrorKind::InvalidData, message);
     let end = bytes
@@ -207,7 +207,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
         .ok_or_else(|| invalid_data("it is truncated"))?;
     let (digest, text) = bytes.split_at(end);
     let text = text.get(1..).unwrap_or_default();
-    if digest != Digest::of(text).to_string().as_bytes() {
+    if digest != Digest::of_bytes(text).to_string().as_bytes() {
         return Err(invalid_data("its digest does not match its first line"));
     }
     Ok(serde_json::from_slice(text)?)

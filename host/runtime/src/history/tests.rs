@@ -16,7 +16,7 @@ pub(super) fn entry(number: u64, text: &str) -> HistoryEntry {
                     stage: "Mutating:a/b".to_owned(),
                     candidate: false,
                     source: "file:b.wasm".to_owned(),
-                    digest: Digest::of("b").to_string(),
+                    digest: Digest::of_bytes("b").to_string(),
                     plugin: "b".to_owned(),
                     version: "1.0.0".to_owned(),
                 }],
@@ -38,7 +38,7 @@ async fn the_history_removes_the_oldest_revisions() {
     let mut history = History::open(folder.path(), 2).unwrap();
     assert_eq!(history.next_number(), 1);
     for number in 1..=4 {
-        history.push(entry(number, "text").into()).await.unwrap();
+        history.add_and_write(entry(number, "text").into()).await.unwrap();
     }
     assert_eq!(
         find(&history.entries(), 2).unwrap_err().to_string(),
@@ -56,14 +56,14 @@ async fn a_revision_that_cannot_be_written_stays_in_memory() {
     let path = folder.path().join("history");
     let mut history = History::open(&path, 2).unwrap();
     std::fs::remove_dir_all(&path).unwrap();
-    assert!(history.push(entry(1, "text").into()).await.is_err());
+    assert!(history.add_and_write(entry(1, "text").into()).await.is_err());
     assert!(history.problem.is_some());
     assert_eq!(history.last(), None);
     history.add(entry(1, "text").into());
     assert!(history.write().await.is_err());
     assert_eq!(history.last().unwrap().revision().number, 1);
     std::fs::create_dir(&path).unwrap();
-    history.push(entry(2, "text").into()).await.unwrap();
+    history.add_and_write(entry(2, "text").into()).await.unwrap();
     assert_eq!(history.problem, None);
 }
 

@@ -27,7 +27,7 @@ use tokio::{
 use crate::{
     Error, RevisionModule, StageError, StageErrorCause,
     changes::smallest_first::SmallestFirstLimit,
-    live::plugins::{LiveModules, LivePlugin, LoadedPlugin, Order, Plugins, Progress, SharedPreparation},
+    live::plugins::{LiveModules, LivePlugin, LoadedPlugin, PluginOrder, Plugins, Progress, SharedPreparation},
     live::stage::{LiveChain, LiveStage},
     rollout::candidate::{HookWithCandidate, TrialIdentity, Trials},
     status::statistics::Statistics,
@@ -79,7 +79,7 @@ pub(crate) enum MissingModules<'a> {
 }
 
 impl MissingModules<'_> {
-    fn includes(&self, order: &Order) -> bool {
+    fn includes(&self, order: &PluginOrder) -> bool {
         match self {
             Self::All => true,
             Self::Of(files) => files.contains(Path::new(&order.location.file)),
@@ -121,7 +121,7 @@ impl Assembler {
         self.compilers.set_limit(WORKERS_IN_BACKGROUND);
         self.loaders.forget_permits(WORKERS - 1);
         if let Some(sandbox) = self.shared_sandbox.get() {
-            sandbox.prepare_in_background();
+            sandbox.limit_compilations();
         }
     }
 
@@ -129,21 +129,21 @@ impl Assembler {
         self: &Arc<Self>,
         definitions: Vec<ChainDefinition>,
         modules: Modules,
-        live: &LiveModules,
-        may_fail: MissingModules<'_>,
+        live_modules: &LiveModules,
+        tolerated_missing: MissingModules<'_>,
     ) -> Result<AssembledTable, Error> {
         let mut loaded_plugins = self
-            .load_plugins(&definitions, modules, live, may_fail)
+            .load_plugins(&definitions, modules, live_modules, tolerated_missing)
             .await?
             .into_iter();
         let mut table = AssembledTable::default();
         for definition in definitions {
             let name: Arc<str> = definition.name.into();
-            let stage = |stage: StageDefinition| {
+            let build_stage = |stage: StageDefinition| {
                 let plugins = loaded_plugins.by_ref().take(stage.plugins().count()).collect();
-                self.stage(definition.phase, &name, stage, plugins, &mut table)
+                self.build_stage(definition.phase, &name, stage, plugins, &mut table)
             };
-            let stages = definition.stages.into_iter().filter_map(stage).collect();
+            let stages = definition.stages.into_iter().filter_map(build_stage).collect();
             let mut chain = Chain::new(name.clone(), definition.rules, Vec::new()).with_stages(stages);
             chain.phase = definition.phase;
             chain.namespace = definition.namespace.map(Into::into);
@@ -156,18 +156,18 @@ impl Assembler {
         }
     }
 
-    pub(crate) fn native(&self, chain: &Chain) -> Arc<LiveChain> {
+    pub(crate) fn native_chain(&self, chain: &Chain) -> Arc<LiveChain> {
         let (phase, name) = (chain.phase, chain.name.clone());
-        let stage = |stage: &Stage| {
-            let address = address(phase, &name, &stage.spec.name);
+        let native_stage = |stage: &Stage| {
+            let address = stage_address(phase, &name, &stage.spec.name);
             LiveStage::native(stage.clone(), self.statistics.get_or_create(&address, "native"))
         };
-        let stages = chain.stages.iter().map(stage).collect();
+        let stages = chain.stages.iter().map(native_stage).collect();
         Arc::new(chain.clone().with_stages(stages))
     }
 
     /// Builds a stage that uses these plugins. Adds errors to `table`.
-    fn stage(
+    fn build_stage(
         &self,
         phase: Phase,
         chain: &Arc<str>,
@@ -175,15 +175,18 @@ impl Assembler {
         plugins: Vec<OrderedPlugin>,
         table: &mut AssembledTable,
     ) -> Option<LiveStage> {
-        let before = table.errors.len();
-        let loaded_plugins: Vec<_> = plugins.into_iter().filter_map(|plugin| plugin.add_to(table)).collect();
-        if table.errors.len() > before {
+        let error_count_before = table.errors.len();
+        let loaded_plugins: Vec<_> = plugins
+            .into_iter()
+            .filter_map(|plugin| plugin.add_to_table(table))
+            .collect();
+        if table.errors.len() > error_count_before {
             return None;
         }
-        let address = address(phase, chain, &stage.spec.name);
+        let address = stage_address(phase, chain, &stage.spec.name);
         let hook_with_candidate = match (&stage.candidate, &*loaded_plugins) {
             (Some(definition), [Ok(plugin), Ok(candidate)]) => {
-                Some(self.hook_with_candidate(plugin, candidate, definition, &address, stage.spec.timeout))
+                Some(self.create_hook_with_candidate(plugin, candidate, definition, &address, stage.spec.timeout))
             }
             _ => None,
         };
@@ -223,13 +226,13 @@ impl Assembler {
     fn connect(&self, definition: &WebhookDefinition, phase: Phase) -> Result<(Arc<dyn Hook>, String), HookError> {
         let mut config = WebhookConfig::new(definition.protocol.clone(), definition.target.clone());
         config.ca_bundle.clone_from(&definition.ca_bundle);
-        config.validating = phase == Phase::Validating;
+        config.is_validating = phase == Phase::Validating;
         let webhook = Webhook::new(config, &self.webhooks)?;
         let url = webhook.to_string();
         Ok((Arc::new(webhook), url))
     }
 
-    fn hook_with_candidate(
+    fn create_hook_with_candidate(
         &self,
         plugin: &LivePlugin,
         candidate: &LivePlugin,
@@ -264,10 +267,10 @@ impl Assembler {
         self: &Arc<Self>,
         definitions: &[ChainDefinition],
         modules: Modules,
-        live: &LiveModules,
-        may_fail: MissingModules<'_>,
+        live_modules: &LiveModules,
+        tolerated_missing: MissingModules<'_>,
     ) -> Result<Vec<OrderedPlugin>, Error> {
-        let plugin_orders = orders(definitions);
+        let plugin_orders = list_orders(definitions);
         if plugin_orders.is_empty() {
             return Ok(Vec::new());
         }
@@ -280,34 +283,34 @@ impl Assembler {
             .await
             .map_err(Error::Sandbox)?;
         if self.compilers.limit() <= WORKERS_IN_BACKGROUND {
-            sandbox.prepare_in_background();
+            sandbox.limit_compilations();
         }
         let mut preparations: HashMap<_, Arc<SharedPreparation>> = HashMap::new();
         let mut tasks = JoinSet::new();
         // All stages share a resolver, so that they get the same version of a module.
         let resolver = Arc::new(self.catalog.resolver());
         for (position, order) in plugin_orders.into_iter().enumerate() {
-            let preparation = preparations.entry(order.preparation()).or_default().clone();
+            let preparation = preparations.entry(order.preparation_key()).or_default().clone();
             let (assembler, sandbox, modules) = (self.clone(), sandbox.clone(), modules.clone());
-            let (resolver, live) = (resolver.clone(), live.clone());
+            let (resolver, live) = (resolver.clone(), live_modules.clone());
             tasks.spawn(async move {
                 let plugins = &assembler.plugins;
                 let loading = plugins.load(&assembler, &sandbox, &resolver, &order, &modules, &preparation);
-                let loaded = plugins.or_live_plugin(loading.await, &order, &live);
-                (assembler.progress)(match &loaded {
+                let load_result = plugins.fall_back_to_live(loading.await, &order, &live);
+                (assembler.progress)(match &load_result {
                     Ok(LoadedPlugin {
                         plugin, is_new: true, ..
                     }) => Progress::Loaded(plugin.clone()),
                     Ok(_) => Progress::Kept,
                     Err(_) => Progress::Failed,
                 });
-                (position, order, loaded)
+                (position, order, load_result)
             });
         }
         let mut plugins = Vec::new();
         while let Some(task) = tasks.join_next().await {
             let (position, order, loaded) = task.map_err(Error::Interrupted)?;
-            let may_fail = may_fail.includes(&order);
+            let may_fail = tolerated_missing.includes(&order);
             let plugin = OrderedPlugin {
                 order,
                 loaded,
@@ -320,32 +323,32 @@ impl Assembler {
     }
 }
 
-type PluginOrReason = Result<Arc<LivePlugin>, Unavailable>;
+type PluginOrReason = Result<Arc<LivePlugin>, UnavailablePlugin>;
 
 fn prepare_hook(plugin: PluginOrReason) -> PreparedHook {
     match plugin {
         Ok(plugin) => plugin.prepared_hook(),
         Err(unavailable) => {
-            let Unavailable { source, reason } = &unavailable;
+            let UnavailablePlugin { source, reason } = &unavailable;
             let status = HookStatus::new("unavailable", source.clone())
-                .with("source", source.clone())
-                .with("reason", reason.clone());
+                .with_fact("source", source.clone())
+                .with_fact("reason", reason.clone());
             PreparedHook::new(Arc::new(unavailable), status)
         }
     }
 }
 
 struct OrderedPlugin {
-    order: Order,
+    order: PluginOrder,
     loaded: Result<LoadedPlugin, StageErrorCause>,
     /// Whether the stage that uses this plugin may be built even if the plugin cannot be loaded.
     may_fail: bool,
 }
 
 impl OrderedPlugin {
-    fn add_to(self, table: &mut AssembledTable) -> Option<PluginOrReason> {
+    fn add_to_table(self, table: &mut AssembledTable) -> Option<PluginOrReason> {
         let order = self.order;
-        let error = |cause| {
+        let stage_error = |cause| {
             let is_of_module = matches!(cause, StageErrorCause::Module(_));
             let module = is_of_module.then(|| module_location(&order.location, order.is_candidate));
             let location = module.flatten().unwrap_or_else(|| order.location.clone());
@@ -355,26 +358,26 @@ impl OrderedPlugin {
             }
         };
         match self.loaded {
-            Ok(loaded) => {
-                let cause = loaded.fallback_cause.filter(|cause| !cause.is_not_fetched());
-                let tolerated_error = cause.map(|cause| (error(cause), Served::LastModules));
+            Ok(loaded_plugin) => {
+                let cause = loaded_plugin.fallback_cause.filter(|cause| !cause.is_not_fetched());
+                let tolerated_error = cause.map(|cause| (stage_error(cause), Served::LastModules));
                 table.tolerated_errors.extend(tolerated_error);
-                let plugin = loaded.plugin;
-                let (address, is_candidate) = order.address();
-                let module = plugin.module(&address, is_candidate);
+                let plugin = loaded_plugin.plugin;
+                let (address, is_candidate) = order.stage_address();
+                let module = plugin.revision_module(&address, is_candidate);
                 table.plugins.push((module, plugin.clone()));
                 Some(Ok(plugin))
             }
             Err(cause) if self.may_fail && cause.is_transient() => {
-                let unavailable = Unavailable {
+                let unavailable = UnavailablePlugin {
                     source: order.reference.to_string(),
                     reason: cause.to_string(),
                 };
-                table.tolerated_errors.push((error(cause), Served::FailingStages));
+                table.tolerated_errors.push((stage_error(cause), Served::FailingStages));
                 Some(Err(unavailable))
             }
             Err(cause) => {
-                table.errors.push(error(cause));
+                table.errors.push(stage_error(cause));
                 None
             }
         }
@@ -382,13 +385,13 @@ impl OrderedPlugin {
 }
 
 /// A hook that takes the place of a plugin whose module cannot be fetched, and fails each call with the reason.
-struct Unavailable {
+struct UnavailablePlugin {
     source: String,
     reason: String,
 }
 
 #[async_trait]
-impl Hook for Unavailable {
+impl Hook for UnavailablePlugin {
     async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         let Self { source, reason } = self;
         let message = format!("the plugin {source} is not loaded: {reason}");
@@ -396,17 +399,17 @@ impl Hook for Unavailable {
     }
 }
 
-fn orders(definitions: &[ChainDefinition]) -> Vec<Order> {
+fn list_orders(definitions: &[ChainDefinition]) -> Vec<PluginOrder> {
     let mut orders = Vec::new();
     for chain in definitions {
         for stage in &chain.stages {
             let plugins = stage.plugins();
-            orders.extend(plugins.map(|(part, plugin)| Order::new(chain, part, plugin)));
+            orders.extend(plugins.map(|(part, plugin)| PluginOrder::new(chain, part, plugin)));
         }
     }
     orders
 }
 
-pub(crate) fn address(phase: Phase, chain: &str, stage: &str) -> String {
+pub(crate) fn stage_address(phase: Phase, chain: &str, stage: &str) -> String {
     format!("{phase}:{chain}/{stage}")
 }

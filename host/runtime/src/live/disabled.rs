@@ -23,7 +23,7 @@ use tokio::{
 };
 
 pub(crate) use self::stages::{DisabledStages, Stages, is_stage};
-use crate::{Host, Moment, Table, host::Inner, live::assembly::address, live::exceptions, status::metrics};
+use crate::{Host, Moment, Table, host::Inner, live::assembly::stage_address, live::exceptions, status::metrics};
 
 /// A stage that an operator has disabled for a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -91,18 +91,18 @@ pub enum DisableError {
 }
 
 /// The shortest time for which a stage can be disabled.
-const SHORTEST: Duration = Duration::from_secs(1);
+const DISABLE_TIME_MIN: Duration = Duration::from_secs(1);
 /// The longest time for which a stage can be disabled. To disable it for longer, change its definition.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const DISABLE_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum number of characters in the reason for disabling a stage.
-const LONGEST_REASON: usize = 1000;
+const REASON_LENGTH_MAX: usize = 1000;
 
 /// The maximum number of stage names that an error lists. The rest is only counted.
-const MOST_NAMES: usize = 30;
+const LISTED_NAMES_MAX: usize = 30;
 
 /// The interval at which the system clock is read while a disabled stage or an exception waits for its end. A single
 /// long timer would be late if the machine slept meanwhile: the timer stops during the sleep, but the clock goes on.
-const CLOCK_CHECK: Duration = Duration::from_secs(60);
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Host {
     /// Disables a stage for some time: it is not called, or only as in mode `Audit`. This takes effect with the next
@@ -115,12 +115,12 @@ impl Host {
     /// Fails if the live table has no such stage, or several, or if the duration or the reason is invalid.
     pub async fn disable(&self, stage: &StageId, options: DisableOptions) -> Result<Switched, DisableError> {
         let reason = options.reason.trim().to_owned();
-        if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
+        if reason.is_empty() || reason.chars().count() > REASON_LENGTH_MAX {
             return Err(DisableError::Invalid(format!(
-                "give the reason for which the stage is disabled, in at most {LONGEST_REASON} characters"
+                "give the reason for which the stage is disabled, in at most {REASON_LENGTH_MAX} characters"
             )));
         }
-        if !(SHORTEST..=LONGEST).contains(&options.duration) {
+        if !(DISABLE_TIME_MIN..=DISABLE_TIME_MAX).contains(&options.duration) {
             let message = format!("a stage is disabled for 1s to 24h, not for {:?}", options.duration);
             return Err(DisableError::Invalid(message));
         }
@@ -130,7 +130,7 @@ impl Host {
             let disabled = DisabledStage {
                 stage: resolve_stage(
                     stage,
-                    addresses(&self.table()),
+                    stage_addresses(&self.table()),
                     &format!("there is no stage {stage}{}", self.rollback_note()),
                     "stages are",
                 )?,
@@ -141,16 +141,16 @@ impl Host {
                 until: Moment(since.0 + options.duration),
             };
             let replaced = stages.insert(disabled.clone(), Instant::now() + options.duration);
-            self.apply_disabled(&stages);
+            self.apply_disabled_stages(&stages);
             (disabled, replaced)
         };
-        metrics::stage_disabled(&disabled.stage, true);
+        metrics::record_disabled_stage(&disabled.stage, true);
         let action = if options.audit { "audit" } else { "disable" };
-        log(disabled.by.as_deref(), action, &disabled);
+        log_action(disabled.by.as_deref(), action, &disabled);
         Ok(Switched {
             disabled,
             replaced,
-            not_kept: self.0.disabled_stages.keep().await,
+            not_kept: self.0.disabled_stages.keep_disabled_stages().await,
         })
     }
 
@@ -168,20 +168,20 @@ impl Host {
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
             let name = resolve_stage(stage, names.collect(), &missing, "disabled stages are")?;
             stages.remove(|disabled, _| disabled.stage == name);
-            self.apply_disabled(&stages);
+            self.apply_disabled_stages(&stages);
             disabled.into_iter().find(|disabled| disabled.stage == name)
         };
         let disabled = disabled.ok_or(DisableError::NotFound(missing))?;
-        metrics::stage_disabled(&disabled.stage, false);
-        log(by.as_deref(), "enable", &disabled);
+        metrics::record_disabled_stage(&disabled.stage, false);
+        log_action(by.as_deref(), "enable", &disabled);
         Ok(Switched {
             disabled,
             replaced: None,
-            not_kept: self.0.disabled_stages.keep().await,
+            not_kept: self.0.disabled_stages.keep_disabled_stages().await,
         })
     }
 
-    async fn enable_ended(&self) {
+    async fn enable_ended_stages(&self) {
         let ended_stages = {
             let mut stages = self.0.disabled_stages.lock();
             let now = (Instant::now(), Moment::now());
@@ -189,24 +189,24 @@ impl Host {
             if removed.is_empty() {
                 return;
             }
-            self.apply_disabled(&stages);
+            self.apply_disabled_stages(&stages);
             removed
         };
         for disabled in &ended_stages {
-            metrics::stage_disabled(&disabled.stage, false);
+            metrics::record_disabled_stage(&disabled.stage, false);
         }
-        // If the list of disabled stages cannot be written to disk, `keep` logs that. The old list does no harm: the
-        // next start finds that the time of these stages is over, and enables them.
-        let _ = self.0.disabled_stages.keep().await;
+        // If the list of disabled stages cannot be written to disk, `keep_disabled_stages` logs that. The old list does
+        // no harm: the next start finds that the time of these stages is over, and enables them.
+        let _ = self.0.disabled_stages.keep_disabled_stages().await;
         ended_stages.iter().for_each(log_end);
     }
 
-    fn log_expired(&self) {
+    fn log_expired_exceptions(&self) {
         let now = Moment::now();
         let mut stages = self.0.disabled_stages.lock();
         let table = self.table();
         let before = stages.watch_exceptions(&table.exceptions, now);
-        exceptions::log_expired(&table.exceptions, before, now);
+        exceptions::log_expired_exceptions(&table.exceptions, before, now);
         self.0.changes.send_replace(());
     }
 }
@@ -217,7 +217,7 @@ pub(crate) async fn follow_ends(host: Weak<Inner>, mut ends: watch::Receiver<Opt
         let end = *ends.borrow_and_update();
         let pause = async {
             match end {
-                Some(end) => sleep_until(end.min(Instant::now() + CLOCK_CHECK)).await,
+                Some(end) => sleep_until(end.min(Instant::now() + CLOCK_CHECK_INTERVAL)).await,
                 None => std::future::pending().await,
             }
         };
@@ -225,24 +225,24 @@ pub(crate) async fn follow_ends(host: Weak<Inner>, mut ends: watch::Receiver<Opt
             changed = ends.changed() => if changed.is_err() { return },
             () = limits.notified() => {
                 let Some(inner) = host.upgrade() else { return };
-                Host(inner).move_rollouts().await;
+                Host(inner).advance_rollouts().await;
             }
             () = pause => {
                 let Some(inner) = host.upgrade() else { return };
                 let host = Host(inner);
-                host.enable_ended().await;
-                host.move_rollouts().await;
-                host.log_expired();
+                host.enable_ended_stages().await;
+                host.advance_rollouts().await;
+                host.log_expired_exceptions();
             }
         }
     }
 }
 
-fn addresses(table: &Table) -> Vec<String> {
+fn stage_addresses(table: &Table) -> Vec<String> {
     let chains = table.chains();
     let stages = chains.flat_map(|chain| chain.stages.iter().map(move |stage| (chain, stage)));
     stages
-        .map(|(chain, stage)| address(chain.phase, &chain.name, &stage.spec.name))
+        .map(|(chain, stage)| stage_address(chain.phase, &chain.name, &stage.spec.name))
         .collect()
 }
 
@@ -266,20 +266,20 @@ pub(crate) fn resolve_stage(
         (Some(name), true) => Ok(name),
         (Some(name), false) => {
             matching_names.push(name);
-            let matching_list = list(&matching_names);
+            let matching_list = list_names(&matching_names);
             Err(DisableError::Invalid(format!(
                 "there are several stages of the name {id}; write one of: {matching_list}"
             )))
         }
         (None, _) => {
-            let full_list = format!("the {list_title}: {}", list(&other_names));
+            let full_list = format!("the {list_title}: {}", list_names(&other_names));
             let suggestion = suggestion_or(&text, other_names.iter().map(in_short), &full_list);
             Err(DisableError::NotFound(format!("{missing}; {suggestion}")))
         }
     }
 }
 
-fn log(by: Option<&str>, action: &str, disabled: &DisabledStage) {
+fn log_action(by: Option<&str>, action: &str, disabled: &DisabledStage) {
     let DisabledStage {
         stage, reason, until, ..
     } = disabled;
@@ -302,8 +302,8 @@ fn log_end(disabled: &DisabledStage) {
     );
 }
 
-fn list(names: &[String]) -> String {
-    let (shown_names, hidden_names) = names.split_at(names.len().min(MOST_NAMES));
+fn list_names(names: &[String]) -> String {
+    let (shown_names, hidden_names) = names.split_at(names.len().min(LISTED_NAMES_MAX));
     match shown_names {
         [] => "none".to_owned(),
         _ if hidden_names.is_empty() => shown_names.join(", "),

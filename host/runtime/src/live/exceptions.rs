@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     Moment,
-    live::{assembly::address, stage::LiveChain},
+    live::{assembly::stage_address, stage::LiveChain},
     status::ExceptionStatus,
     status::metrics,
 };
@@ -25,7 +25,7 @@ impl LiveException {
         &self.definition.exception.name
     }
 
-    fn until(&self) -> Moment {
+    fn expiry(&self) -> Moment {
         self.definition.exception.until
     }
 
@@ -39,7 +39,7 @@ impl LiveException {
         let stages = chains.iter().flat_map(|chain| {
             let stages = chain.stages.iter();
             let excepted_stages = stages.filter(|stage| stage.spec.exceptions.contains(exception));
-            excepted_stages.map(|stage| address(chain.phase, &chain.name, &stage.spec.name))
+            excepted_stages.map(|stage| stage_address(chain.phase, &chain.name, &stage.spec.name))
         });
         ExceptionStatus {
             name: exception.name.to_string(),
@@ -55,7 +55,7 @@ impl LiveException {
     fn log_expired(&self) {
         let (exception, owner) = (self.name(), &self.definition.owner);
         tracing::warn!(
-            exception, owner, until = %self.until(),
+            exception, owner, until = %self.expiry(),
             "the exception {exception} has expired, and excepts nothing any more"
         );
     }
@@ -63,37 +63,37 @@ impl LiveException {
 
 /// Logs the problems of the exceptions in `now` that the exceptions in `before` did not have. Sets a metric for the
 /// expiry time of each exception.
-pub(crate) fn log_new(before: &[LiveException], now: &[LiveException], moment: Moment) {
-    let expired = |live: &LiveException| (live.name().to_owned(), live.until());
+pub(crate) fn log_new_exceptions(before: &[LiveException], now: &[LiveException], moment: Moment) {
+    let expired = |live: &LiveException| (live.name().to_owned(), live.expiry());
     for live in now {
         let was_logged = before.iter().any(|other| expired(other) == expired(live));
-        if live.until() <= moment && !was_logged {
+        if live.expiry() <= moment && !was_logged {
             live.log_expired();
         }
         let is_known = |text: &String| before.iter().any(|other| other.unknown.contains(text));
         for text in live.unknown.iter().filter(|text| !is_known(text)) {
             tracing::warn!(exception = live.name(), "{text}");
         }
-        let since = live.until().0.duration_since(SystemTime::UNIX_EPOCH);
-        metrics::exception_ends(live.name(), since.unwrap_or_default());
+        let since = live.expiry().0.duration_since(SystemTime::UNIX_EPOCH);
+        metrics::record_exception_end(live.name(), since.unwrap_or_default());
     }
     for live in before {
         if now.iter().all(|other| other.name() != live.name()) {
-            metrics::exception_ends(live.name(), std::time::Duration::ZERO);
+            metrics::record_exception_end(live.name(), std::time::Duration::ZERO);
         }
     }
 }
 
-pub(crate) fn log_expired(exceptions: &[LiveException], after: Moment, until: Moment) {
-    let has_expired = |live: &&LiveException| after < live.until() && live.until() <= until;
+pub(crate) fn log_expired_exceptions(exceptions: &[LiveException], after: Moment, until: Moment) {
+    let has_expired = |live: &&LiveException| after < live.expiry() && live.expiry() <= until;
     exceptions
         .iter()
         .filter(has_expired)
         .for_each(LiveException::log_expired);
 }
 
-pub(crate) fn next_end(exceptions: &[LiveException], now: Moment) -> Option<Instant> {
-    let ends = exceptions.iter().map(LiveException::until).filter(|end| *end > now);
+pub(crate) fn next_expiry(exceptions: &[LiveException], now: Moment) -> Option<Instant> {
+    let ends = exceptions.iter().map(LiveException::expiry).filter(|end| *end > now);
     let remaining_time = ends.min()?.0.duration_since(now.0).unwrap_or_default();
     Instant::now().checked_add(remaining_time)
 }

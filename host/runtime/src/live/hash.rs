@@ -37,7 +37,7 @@ pub(crate) fn of_table(definitions: Digest, assembled: &AssembledTable) -> Diges
             digest,
             ..
         } = module;
-        let settings = Digest::of(&plugin.settings);
+        let settings = Digest::of_bytes(&plugin.settings);
         format!("{stage} {candidate} {digest} {settings}")
     };
     let chains: Vec<String> = assembled.chains.iter().map(chain).collect();
@@ -53,7 +53,7 @@ pub(crate) fn of_table(definitions: Digest, assembled: &AssembledTable) -> Diges
 }
 
 /// Returns the first 48 bits of the content hash, which a metric can represent exactly.
-pub(crate) fn number(hash: Digest) -> f64 {
+pub(crate) fn metric_value(hash: Digest) -> f64 {
     let bytes = hash.as_bytes().iter().take(6);
     bytes.fold(0.0, |number, byte| number * 256.0 + f64::from(*byte))
 }
@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn the_table_hash_metric_is_represented_exactly() {
         let mut bytes = [0xff; 32];
-        assert_eq!(number(bytes.into()), 281_474_976_710_655.0);
+        assert_eq!(metric_value(bytes.into()), 281_474_976_710_655.0);
         bytes[..6].copy_from_slice(&[0, 0, 0, 0, 1, 2]);
-        assert_eq!(number(bytes.into()), 258.0);
+        assert_eq!(metric_value(bytes.into()), 258.0);
     }
 }

@@ -34,7 +34,7 @@ pub enum NamespacedWebhooks {
 
 keywords!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnServices", Any = "Any");
 
-const KEY: &str = "definitions[].kubernetes.namespaced";
+const CONFIG_KEY: &str = "definitions[].kubernetes.namespaced";
 
 impl NamespacedChains {
     /// Returns a mistake for each module, webhook or grant that a namespaced chain uses but may not use. Returns none
@@ -50,7 +50,9 @@ impl NamespacedChains {
                     location: stage.location.clone(),
                     path: format!("spec.stages[{index}]{field_path}"),
                     message: format!("{description} is not allowed in a chain of a namespace"),
-                    fix: format!("remove it, or let the operator allow it in `{KEY}.{key}` of the configuration"),
+                    fix: format!(
+                        "remove it, or let the operator allow it in `{CONFIG_KEY}.{key}` of the configuration"
+                    ),
                 });
             }
         }
@@ -63,12 +65,15 @@ impl NamespacedChains {
         let mut forbidden = Vec::new();
         for (is_used, field_path) in [
             (stage.spec.uses_authorizer(), ".matchConditions"),
-            (stage.hook.reads().iter().any(ClusterKind::is_access_review), ".cel"),
+            (
+                stage.hook.cluster_kinds().iter().any(ClusterKind::is_access_review),
+                ".cel",
+            ),
         ] {
-            if is_used && !self.allow.any_access() {
+            if is_used && !self.allow.may_check_any_access() {
                 let description = format!(
                     "`authorizer`, for which the grant `{}` is needed,",
-                    ClusterKind::any_access()
+                    ClusterKind::any_access_review()
                 );
                 forbidden.push((field_path.to_owned(), description, "allow.cluster"));
             }
@@ -111,7 +116,7 @@ impl NamespacedChains {
                 let description = format!("the file {}", file.display());
                 forbidden.push((field_path.clone(), description, "modules"));
             }
-            let grants = plugin.allow.not_included_in(&self.allow).into_iter();
+            let grants = plugin.allow.find_grants_beyond(&self.allow).into_iter();
             forbidden.extend(grants.map(|(description, key)| (format!("{field_path}.{key}"), description, key)));
         }
         forbidden

@@ -15,10 +15,10 @@ use admittance_sandbox::{CallLimits, ConfigurationTime, Plugin, PluginConfig, Sa
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use self::loading::{compiled_key, module, plugin};
+use self::loading::{compiled_key, fetch_module, load_or_compile};
 use crate::{
     RevisionModule, StageErrorCause,
-    live::assembly::{Assembler, Modules, address},
+    live::assembly::{Assembler, Modules, stage_address},
     status::PluginStatus,
 };
 
@@ -80,7 +80,7 @@ pub struct LivePlugin {
 }
 
 impl LivePlugin {
-    pub(crate) fn in_store(&self) -> (Option<Digest>, CompiledKey) {
+    pub(crate) fn store_keys(&self) -> (Option<Digest>, CompiledKey) {
         (self.status.digest.parse().ok(), self.compiled_key)
     }
 
@@ -101,7 +101,7 @@ impl LivePlugin {
         hook
     }
 
-    pub(crate) fn module(&self, stage: &str, is_candidate: bool) -> RevisionModule {
+    pub(crate) fn revision_module(&self, stage: &str, is_candidate: bool) -> RevisionModule {
         RevisionModule {
             stage: stage.to_owned(),
             candidate: is_candidate,
@@ -113,7 +113,7 @@ impl LivePlugin {
     }
 }
 
-pub(crate) struct Order {
+pub(crate) struct PluginOrder {
     pub(crate) chain: Arc<str>,
     pub(crate) phase: Phase,
     /// The name of the stage; in a plugin group, with the member's name: `images/signed`.
@@ -126,7 +126,7 @@ pub(crate) struct Order {
     config: PluginConfig,
 }
 
-impl Order {
+impl PluginOrder {
     pub(crate) fn new(chain: &ChainDefinition, part: PluginPart<'_>, plugin: &PluginDefinition) -> Self {
         let mut limits = CallLimits {
             time: part.timeout,
@@ -154,7 +154,7 @@ impl Order {
 
     /// Returns the key of a prepared plugin: module, expected digest, settings and memory limit. Stages with an equal
     /// key share the prepared plugin.
-    pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
+    pub(crate) fn preparation_key(&self) -> (ModuleReference, Option<Digest>, String, usize) {
         (
             self.reference.clone(),
             self.pinned_digest,
@@ -167,8 +167,8 @@ impl Order {
         (module.to_string(), self.settings.clone(), self.config.name.clone())
     }
 
-    pub(crate) fn address(&self) -> (String, bool) {
-        (address(self.phase, &self.chain, &self.stage), self.is_candidate)
+    pub(crate) fn stage_address(&self) -> (String, bool) {
+        (stage_address(self.phase, &self.chain, &self.stage), self.is_candidate)
     }
 }
 
@@ -197,7 +197,7 @@ pub(crate) struct LoadedPlugin {
 }
 
 impl LoadedPlugin {
-    fn reused(plugin: Arc<LivePlugin>, fallback_cause: Option<StageErrorCause>) -> Self {
+    fn reuse(plugin: Arc<LivePlugin>, fallback_cause: Option<StageErrorCause>) -> Self {
         Self {
             plugin,
             is_new: false,
@@ -212,28 +212,28 @@ impl Plugins {
         assembler: &Assembler,
         sandbox: &Sandbox,
         resolver: &ReferenceResolver,
-        order: &Order,
+        order: &PluginOrder,
         modules: &Modules,
         preparation: &SharedPreparation,
     ) -> Result<LoadedPlugin, StageErrorCause> {
         let start_time = Instant::now();
         let module = preparation
             .module
-            .get_or_try_init(async || module(assembler, resolver, order, modules).await)
+            .get_or_try_init(async || fetch_module(assembler, resolver, order, modules).await)
             .await?;
-        if let Some(loaded) = self.find(module, order) {
-            return Ok(LoadedPlugin::reused(loaded, None));
+        if let Some(loaded) = self.find_loaded(module, order) {
+            return Ok(LoadedPlugin::reuse(loaded, None));
         }
         let (plugin, from_store) = preparation
             .plugin
             .get_or_try_init(async || match self.find_code(module, order) {
                 Some(live_plugin) => Ok((live_plugin.plugin.clone(), live_plugin.status.from_store)),
-                None => plugin(assembler, sandbox, module, order).await,
+                None => load_or_compile(assembler, sandbox, module, order).await,
             })
             .await?;
-        let plugin = plugin.with(&order.config)?;
+        let plugin = plugin.with_config(&order.config)?;
         let description = plugin.description();
-        for undeclared in description.undeclared(&order.config.grants) {
+        for undeclared in description.undeclared_capabilities(&order.config.grants) {
             tracing::warn!(
                 chain = %order.chain,
                 stage = %order.stage,
@@ -246,8 +246,8 @@ impl Plugins {
             version: description.version.clone(),
             source: order.reference.to_string(),
             digest: module.digest().to_string(),
-            signature: module.verified().to_string(),
-            configured_per_call: match plugin.configured() {
+            signature: module.verified_signature().to_string(),
+            configured_per_call: match plugin.configuration_time() {
                 ConfigurationTime::Snapshot => None,
                 ConfigurationTime::PerCall { reason } => Some(reason.clone()),
             },
@@ -271,31 +271,31 @@ impl Plugins {
 
     /// Returns the plugin that was loaded. A temporary error, such as an unreachable server, must not take a plugin out
     /// of service. After such an error, the plugin that the live table uses is returned, if there is one.
-    pub(crate) fn or_live_plugin(
+    pub(crate) fn fall_back_to_live(
         &self,
         loaded: Result<LoadedPlugin, StageErrorCause>,
-        order: &Order,
+        order: &PluginOrder,
         live: &LiveModules,
     ) -> Result<LoadedPlugin, StageErrorCause> {
         match loaded {
             Err(cause) if cause.is_transient() => match self.find_live(order, live) {
-                Some(last) => Ok(LoadedPlugin::reused(last, Some(cause))),
+                Some(last) => Ok(LoadedPlugin::reuse(last, Some(cause))),
                 None => Err(cause),
             },
             loaded => loaded,
         }
     }
 
-    fn find(&self, module: &Module, order: &Order) -> Option<Arc<LivePlugin>> {
+    fn find_loaded(&self, module: &Module, order: &PluginOrder) -> Option<Arc<LivePlugin>> {
         let source = order.reference.to_string();
-        find(&self.0.lock(), &order.key(module.digest()), |loaded| {
+        find_alive(&self.0.lock(), &order.key(module.digest()), |loaded| {
             loaded.config == order.config
                 && loaded.status.source == source
-                && loaded.status.signature == module.verified().to_string()
+                && loaded.status.signature == module.verified_signature().to_string()
         })
     }
 
-    fn find_code(&self, module: &Module, order: &Order) -> Option<Arc<LivePlugin>> {
+    fn find_code(&self, module: &Module, order: &PluginOrder) -> Option<Arc<LivePlugin>> {
         let digest = module.digest().to_string();
         let plugins = self.0.lock();
         let of_module = |(key, _): &(&PluginKey, _)| key.0 == digest && key.1 == order.settings;
@@ -306,13 +306,13 @@ impl Plugins {
         })
     }
 
-    fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<LivePlugin>> {
+    fn find_live(&self, order: &PluginOrder, live: &LiveModules) -> Option<Arc<LivePlugin>> {
         let source = order.reference.to_string();
         let digest = *live.get(&source)?;
         if order.pinned_digest.is_some_and(|pinned| pinned != digest) {
             return None;
         }
-        find(&self.0.lock(), &order.key(digest), |loaded| {
+        find_alive(&self.0.lock(), &order.key(digest), |loaded| {
             loaded.config == order.config && loaded.status.source == source
         })
     }
@@ -331,8 +331,8 @@ impl Plugins {
                 && loaded.status.source == new.status.source
                 && loaded.status.signature == new.status.signature
         };
-        if let Some(loaded) = find(&plugins, &key, is_same) {
-            return LoadedPlugin::reused(loaded, None);
+        if let Some(loaded) = find_alive(&plugins, &key, is_same) {
+            return LoadedPlugin::reuse(loaded, None);
         }
         let plugin = Arc::new(new);
         plugins.entry(key).or_default().push(Arc::downgrade(&plugin));
@@ -351,7 +351,7 @@ impl Plugins {
     }
 }
 
-fn find(
+fn find_alive(
     plugins: &HashMap<PluginKey, Vec<Weak<LivePlugin>>>,
     key: &PluginKey,
     condition: impl Fn(&Arc<LivePlugin>) -> bool,

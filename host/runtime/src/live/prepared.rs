@@ -36,7 +36,7 @@ impl PreparedTables {
         }
     }
 
-    pub(crate) fn newest(&self) -> Option<&HistoryEntry> {
+    pub(crate) fn newest_entry(&self) -> Option<&HistoryEntry> {
         self.newest.as_ref().map(|table| &*table.entry)
     }
 
@@ -86,7 +86,7 @@ pub struct TableHashes {
 
 impl Host {
     /// Returns the tables that [`go_live_with`](Self::go_live_with) can make live at once.
-    pub fn prepared(&self) -> TableHashes {
+    pub fn table_hashes(&self) -> TableHashes {
         let (hash, live) = (self.hash(), self.0.live.load());
         TableHashes {
             live: hash,
@@ -119,7 +119,7 @@ impl Host {
 
     /// Goes live with a table. If the embedding program decides when tables go live, a new table is only kept as
     /// prepared, and waits for [`go_live_with`](Self::go_live_with).
-    pub(crate) async fn offer(
+    pub(crate) async fn go_live_or_wait(
         &self,
         state: &mut TableState,
         table: PreparedTable,
@@ -130,16 +130,16 @@ impl Host {
             state.prepared_tables.retire_newest();
             return self.go_live(state, table, problem).await;
         }
-        tracing::info!(hash = %hash.short(), "a table is prepared, and waits for the other replicas");
+        tracing::info!(hash = %hash.to_short_hex(), "a table is prepared, and waits for the other replicas");
         if let Some(before) = state.prepared_tables.newest.replace(table) {
             state.prepared_tables.earlier = Some(before);
         }
-        self.settle(state, problem);
+        self.update_live_status(state, problem);
         self.table()
     }
 
     /// Waits for a table with this content hash to go live, at most [`GO_LIVE_TIMEOUT`]. Returns whether it is live.
-    pub(crate) async fn until_live(&self, hash: Digest) -> bool {
+    pub(crate) async fn wait_until_live(&self, hash: Digest) -> bool {
         let mut changes = self.changes();
         let live = async { while self.hash() != hash && changes.changed().await.is_ok() {} };
         timeout(GO_LIVE_TIMEOUT, live).await.is_ok()

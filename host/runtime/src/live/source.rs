@@ -22,7 +22,7 @@ use crate::{
     changes::stores::{StoreContents, Stores},
     decisions::observer::Observer,
     history::HistoryEntry,
-    live::assembly::{AssembledTable, Assembler, MissingModules, Modules, address},
+    live::assembly::{AssembledTable, Assembler, MissingModules, Modules, stage_address},
     live::exceptions::LiveException,
     live::hash,
     live::plugins::{LiveModules, LivePlugin},
@@ -35,7 +35,7 @@ pub(crate) struct TableSource {
     pub(crate) stores: Arc<Stores>,
     pub(crate) chain_definitions: Vec<ChainDefinition>,
     /// The chains that the embedding program defined in code. They come before the chains of definitions.
-    pub(crate) chains: Arc<[Chain]>,
+    pub(crate) native_chains: Arc<[Chain]>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
@@ -44,16 +44,16 @@ pub(crate) struct TableSource {
     /// The maximum size of the module store in bytes; `None` for no limit.
     pub(crate) store_limit: Option<u64>,
     /// The fingerprint of the module files at the last attempt to build a table, whether the attempt succeeded or not.
-    pub(crate) modules: Fingerprint,
+    pub(crate) module_fingerprint: Fingerprint,
     /// The number of times that the definitions were read. If it has changed, a plan or a build that began before is
     /// outdated.
     pub(crate) version: u64,
     /// The modules that are refreshed on a schedule, each with its interval.
     pub(crate) refresh_intervals: Vec<(ModuleReference, Duration)>,
-    pub(crate) on_bad: OnBadDefinition,
+    pub(crate) on_bad_definition: OnBadDefinition,
     pub(crate) namespaced_chains: Arc<NamespacedChains>,
     pub(crate) starts_without_modules: bool,
-    pub(crate) in_force: Arc<[DefinitionFile]>,
+    pub(crate) live_files: Arc<[DefinitionFile]>,
     pub(crate) live_modules: LiveModules,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Input {
     contents: StoreContents,
     /// The definitions that were read. For a store that could not be read, its last known definitions.
     usable: Usable,
-    modules: Fingerprint,
+    module_fingerprint: Fingerprint,
     refresh_intervals: Vec<(ModuleReference, Duration)>,
 }
 
@@ -88,39 +88,39 @@ pub(crate) enum Purpose<'a> {
 }
 
 /// The maximum time that a start waits for a store that cannot be reached.
-const START_PATIENCE: Duration = Duration::from_secs(5);
+const START_WAIT_MAX: Duration = Duration::from_secs(5);
 const READ_PAUSE: Duration = Duration::from_millis(500);
 
 impl TableSource {
     /// Reads the definitions for the first table. Waits a few seconds for a store that cannot be reached.
-    pub(crate) async fn read_first(&mut self) -> Result<Usable, Error> {
-        let latest = Instant::now() + START_PATIENCE;
+    pub(crate) async fn read_first_definitions(&mut self) -> Result<Usable, Error> {
+        let wait_end = Instant::now() + START_WAIT_MAX;
         loop {
             let contents = self.stores.read().await;
-            if !contents.has_unreachable_store() || Instant::now() >= latest {
+            if !contents.has_unreachable_store() || Instant::now() >= wait_end {
                 return self.record_contents(contents).await;
             }
-            let next = (Instant::now() + READ_PAUSE).min(latest);
-            let _ = timeout_at(next, self.stores.changed()).await;
+            let retry_time = (Instant::now() + READ_PAUSE).min(wait_end);
+            let _ = timeout_at(retry_time, self.stores.wait_for_change()).await;
         }
     }
 
     pub(crate) async fn record_contents(&mut self, contents: StoreContents) -> Result<Usable, Error> {
-        self.record(self.input(contents).await?)
+        self.record(self.prepare_input(contents).await?)
     }
 
     /// Prepares the definitions in `contents` for the next table: checks them, and takes a fingerprint of the module
     /// files that they refer to.
-    pub(crate) async fn input(&self, contents: StoreContents) -> Result<Input, Error> {
+    pub(crate) async fn prepare_input(&self, contents: StoreContents) -> Result<Input, Error> {
         // The last known definitions of an unreachable store are included, so that their modules are watched.
-        let usable = self.usable(self.stores.set_after_reading(&contents)).await?;
-        let served = usable.served();
-        let (modules, refresh_intervals, is_current) = blocking(move || {
-            let chains = served.chains().unwrap_or_default();
+        let usable = self.find_usable(self.stores.set_after_reading(&contents)).await?;
+        let served_definitions = usable.served_set();
+        let (module_fingerprint, refresh_intervals, is_current) = run_blocking(move || {
+            let chains = served_definitions.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
-            let modules = Fingerprint::read(plugins().flat_map(files));
+            let modules = Fingerprint::read(plugins().flat_map(watched_files));
             let intervals = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
-            (modules, intervals.collect(), served.is_current())
+            (modules, intervals.collect(), served_definitions.is_current())
         })
         .await?;
         // A definition may refer to other files, such as a file with settings. The cache keeps definitions together
@@ -130,7 +130,7 @@ impl TableSource {
         Ok(Input {
             contents,
             usable,
-            modules,
+            module_fingerprint,
             refresh_intervals,
         })
     }
@@ -140,38 +140,41 @@ impl TableSource {
     pub(crate) fn record(&mut self, input: Input) -> Result<Usable, Error> {
         self.version += 1;
         self.stores.set_known(&input.contents);
-        (self.modules, self.refresh_intervals) = (input.modules, input.refresh_intervals);
-        input.contents.set().map(|_| input.usable)
+        (self.module_fingerprint, self.refresh_intervals) = (input.module_fingerprint, input.refresh_intervals);
+        input.contents.into_set().map(|_| input.usable)
     }
 
-    pub(crate) async fn usable(&self, set: DefinitionSet) -> Result<Usable, Error> {
-        let (in_force, on_bad) = (self.in_force.clone(), self.on_bad);
+    pub(crate) async fn find_usable(&self, set: DefinitionSet) -> Result<Usable, Error> {
+        let (in_force, on_bad) = (self.live_files.clone(), self.on_bad_definition);
         let namespaced_chains = self.namespaced_chains.clone();
-        blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced_chains.mistakes(chain))).await
+        run_blocking(move || {
+            set.usable_definitions_with_check(&in_force, on_bad, &|chain| namespaced_chains.mistakes(chain))
+        })
+        .await
     }
 
     /// Returns the mistakes that can be found in these definitions without building a table; `None` if there are none.
     pub(crate) async fn mistakes_in(&self, usable: Usable) -> Option<Error> {
-        let served = usable.served();
-        match blocking(move || served.definitions().map(drop)).await {
+        let served = usable.served_set();
+        match run_blocking(move || served.definitions().map(drop)).await {
             Ok(Err(mistakes)) => Some(mistakes.into()),
-            _ => (!usable.bad.is_empty()).then(|| Error::BadDefinitions(usable.bad)),
+            _ => (!usable.bad_definitions.is_empty()).then(|| Error::BadDefinitions(usable.bad_definitions)),
         }
     }
 
     pub(crate) fn record_live(&mut self, entry: &HistoryEntry) {
-        self.in_force = self.stores.set_of(entry).files().into();
+        self.live_files = self.stores.set_of(entry).files().into();
         let revision_modules = entry.revision().modules.iter();
         let modules = revision_modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 
     /// Returns a digest of the definitions and module files at the last attempt to build a table.
-    pub(crate) fn inputs(&self) -> String {
-        let mut parts: Vec<Vec<u8>> = vec![self.modules.digest().to_vec()];
+    pub(crate) fn input_digest(&self) -> String {
+        let mut parts: Vec<Vec<u8>> = vec![self.module_fingerprint.digest().to_vec()];
         for content in self.stores.known_content() {
-            let number = content.as_ref().map(|content| content.len().to_string());
-            parts.push(number.unwrap_or_default().into_bytes());
+            let length = content.as_ref().map(|content| content.len().to_string());
+            parts.push(length.unwrap_or_default().into_bytes());
             for file in content.iter().flat_map(|content| content.iter()) {
                 parts.push(file.path.as_os_str().as_encoded_bytes().to_vec());
                 parts.push(file.normalized().as_bytes().to_vec());
@@ -195,18 +198,18 @@ impl TableSource {
         modules: Modules,
         purpose: Purpose<'_>,
     ) -> Result<BuiltTable, Error> {
-        let all_definitions = usable.served();
+        let all_definitions = usable.served_set();
         let mut failing_files = HashSet::new();
         let mut has_unfetched_modules = false;
         loop {
             let build_result = self
-                .build_all(usable.served(), modules.clone(), MissingModules::Of(&failing_files))
+                .build_all(usable.served_set(), modules.clone(), MissingModules::Of(&failing_files))
                 .await;
             let errors = match build_result {
                 Err(Error::Stages(errors)) => errors,
                 Err(error) => return Err(error),
                 Ok(mut built_table) => {
-                    built_table.bad_definitions.splice(0..0, usable.bad);
+                    built_table.bad_definitions.splice(0..0, usable.bad_definitions);
                     built_table.lacks_modules |= has_unfetched_modules;
                     return Ok(built_table);
                 }
@@ -219,7 +222,7 @@ impl TableSource {
             let (mut unloadable_files, mut is_refused) = (Vec::new(), false);
             for (path, errors) in by_path {
                 let is_transient = errors.iter().all(|error| error.is_transient());
-                match self.served_instead(&usable, &path, is_transient, &purpose) {
+                match self.find_substitute(&usable, &path, is_transient, &purpose) {
                     Some(Served::FailingStages) if failing_files.insert(path.clone()) => {}
                     Some(Served::LastVersion) => {
                         has_unfetched_modules |= errors.iter().any(|error| error.cause.is_not_fetched());
@@ -235,30 +238,30 @@ impl TableSource {
             }
             let has_files = unloadable_files.iter().any(|(path, ..)| usable.is_file(path));
             for (path, reasons, is_transient) in unloadable_files {
-                usable.set_aside(&path, reasons, is_transient, (&self.in_force, self.on_bad));
+                usable.set_aside(&path, reasons, is_transient, (&self.live_files, self.on_bad_definition));
             }
-            if has_files && self.loses_stages(&all_definitions, &usable.served()).await? {
+            if has_files && self.loses_stages(&all_definitions, &usable.served_set()).await? {
                 return Err(Error::Stages(errors));
             }
         }
     }
 
     /// Returns what is served instead of a file whose stages cannot be built; `None` if no table can be built.
-    fn served_instead(
+    fn find_substitute(
         &self,
         usable: &Usable,
         path: &Path,
         is_transient: bool,
         purpose: &Purpose<'_>,
     ) -> Option<Served> {
-        let is_new = usable.is_new(path, &self.in_force);
-        let was_there = self.in_force.iter().any(|file| file.path == path);
+        let is_new = usable.is_new(path, &self.live_files);
+        let is_live_file = self.live_files.iter().any(|file| file.path == path);
         match purpose {
             Purpose::Change(files) if files.iter().any(|file| file == path) => None,
             Purpose::Start if is_transient && !self.starts_without_modules => {
                 (is_new && !usable.is_file(path)).then_some(Served::LastVersion)
             }
-            Purpose::Start if is_transient && !was_there => Some(Served::FailingStages),
+            Purpose::Start if is_transient && !is_live_file => Some(Served::FailingStages),
             _ if is_transient && !is_new => Some(Served::FailingStages),
             _ => (is_new && (is_transient || !usable.is_file(path))).then_some(Served::LastVersion),
         }
@@ -267,10 +270,10 @@ impl TableSource {
     /// Returns whether serving `served` would remove a live stage that is still in `complete_set`. `complete_set` is
     /// the set of all definitions, and `served` is the part of it that can be served.
     async fn loses_stages(&self, complete_set: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
-        let (complete_set, served, in_force) = (complete_set.clone(), served.clone(), self.in_force.clone());
-        blocking(move || {
+        let (complete_set, served, in_force) = (complete_set.clone(), served.clone(), self.live_files.clone());
+        run_blocking(move || {
             let in_force = complete_set.with_contents(in_force.to_vec());
-            let [in_force, complete_stages, served] = [in_force, complete_set, served].map(|set| stages(&set));
+            let [in_force, complete_stages, served] = [in_force, complete_set, served].map(|set| stage_addresses(&set));
             in_force
                 .iter()
                 .any(|stage| complete_stages.contains(stage) && !served.contains(stage))
@@ -282,38 +285,44 @@ impl TableSource {
         &self,
         set: DefinitionSet,
         modules: Modules,
-        may_fail: MissingModules<'_>,
+        tolerated_missing: MissingModules<'_>,
     ) -> Result<BuiltTable, Error> {
         let chain_definitions = self.chain_definitions.clone();
-        let (files, definitions_hash, definitions, exceptions) = blocking(move || {
-            let defined = set.definitions()?;
-            let chains = &defined.chains;
-            let live = defined.exceptions.into_iter().map(|definition| LiveException {
-                unknown: texts(definition.unknown(chains)),
-                definition,
-            });
-            let exceptions: Vec<_> = live.collect();
-            let mut chains = defined.chains;
+        let (files, definitions_hash, definitions, exceptions) = run_blocking(move || {
+            let parsed_definitions = set.definitions()?;
+            let chains = &parsed_definitions.chains;
+            let live_exceptions = parsed_definitions
+                .exceptions
+                .into_iter()
+                .map(|definition| LiveException {
+                    unknown: texts(definition.unknown_stage_mistakes(chains)),
+                    definition,
+                });
+            let exceptions: Vec<_> = live_exceptions.collect();
+            let mut chains = parsed_definitions.chains;
             chains.extend(chain_definitions);
             let hash = hash::of_definitions(&set);
             Ok::<_, Error>((revision_files(&set), hash, chains, exceptions))
         })
         .await??;
-        let assembled = self
+        let assembled_table = self
             .assembler
-            .assemble(definitions, modules, &self.live_modules, may_fail)
+            .assemble(definitions, modules, &self.live_modules, tolerated_missing)
             .await?;
-        let hash = hash::of_table(definitions_hash, &assembled);
+        let hash = hash::of_table(definitions_hash, &assembled_table);
         let AssembledTable {
             chains,
             plugins,
             tolerated_errors,
             ..
-        } = assembled;
+        } = assembled_table;
         let (modules, plugins) = plugins.into_iter().unzip();
-        let native = self.chains.iter();
+        let native = self.native_chains.iter();
         Ok(BuiltTable {
-            chains: native.map(|chain| self.assembler.native(chain)).chain(chains).collect(),
+            chains: native
+                .map(|chain| self.assembler.native_chain(chain))
+                .chain(chains)
+                .collect(),
             plugins,
             modules,
             files,
@@ -325,9 +334,9 @@ impl TableSource {
     }
 }
 
-fn bad_definitions_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
+fn bad_definitions_of(tolerated_errors: &[(StageError, Served)]) -> Vec<BadDefinition> {
     let mut bad_by_file: BTreeMap<&str, BadDefinition> = BTreeMap::new();
-    for (error, served) in tolerated {
+    for (error, served) in tolerated_errors {
         let file = &error.location.file;
         let bad_definition = bad_by_file
             .entry(file)
@@ -340,13 +349,13 @@ fn bad_definitions_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> 
     bad_by_file.into_values().collect()
 }
 
-fn stages(set: &DefinitionSet) -> HashSet<String> {
+fn stage_addresses(set: &DefinitionSet) -> HashSet<String> {
     let chains = set.chains().unwrap_or_default();
-    let stages = chains.iter().flat_map(|chain| {
+    let addresses = chains.iter().flat_map(|chain| {
         let stages = chain.stages.iter();
-        stages.map(|stage| address(chain.phase, &chain.name, &stage.spec.name))
+        stages.map(|stage| stage_address(chain.phase, &chain.name, &stage.spec.name))
     });
-    stages.collect()
+    addresses.collect()
 }
 
 pub(crate) fn modules_and_warnings(
@@ -359,20 +368,20 @@ pub(crate) fn modules_and_warnings(
     } = set.definitions().unwrap_or_default();
     let is_of_files = |source: &Location| files.iter().any(|path| path == Path::new(&source.file));
     let now = Moment::now();
-    let of_exceptions: Vec<_> = exceptions
+    let exception_warnings: Vec<_> = exceptions
         .iter()
-        .filter(|exception| is_of_files(&exception.source))
+        .filter(|exception| is_of_files(&exception.location))
         .flat_map(|exception| {
-            let unknown = exception.unknown(&chains);
-            exception.warning(now).into_iter().chain(unknown)
+            let unknown = exception.unknown_stage_mistakes(&chains);
+            exception.expiry_warning(now).into_iter().chain(unknown)
         })
         .collect();
-    chains.retain(|chain| is_of_files(&chain.source));
+    chains.retain(|chain| is_of_files(&chain.location));
     let modules = chains.iter().flat_map(plugins).map(|plugin| plugin.source.clone());
     let warnings = chains
         .iter()
-        .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(reach)));
-    (modules.collect(), texts(warnings.chain(of_exceptions)))
+        .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached_warnings(reach)));
+    (modules.collect(), texts(warnings.chain(exception_warnings)))
 }
 
 fn texts(mistakes: impl IntoIterator<Item = Mistake>) -> Vec<String> {
@@ -380,14 +389,14 @@ fn texts(mistakes: impl IntoIterator<Item = Mistake>) -> Vec<String> {
 }
 
 fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
-    let file = |file: &DefinitionFile| RevisionFile {
+    let to_revision_file = |file: &DefinitionFile| RevisionFile {
         path: file.path.clone(),
         text: file.normalized().into_owned(),
     };
-    set.files().iter().map(file).collect()
+    set.files().iter().map(to_revision_file).collect()
 }
 
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     on_thread_for_long_work(work).await.map_err(Error::Interrupted)
 }
 
@@ -397,17 +406,17 @@ pub(crate) fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDe
 }
 
 /// Returns the files that a plugin depends on: its module, the signatures next to it, and the files with its settings.
-fn files(plugin: &PluginDefinition) -> Vec<PathBuf> {
+fn watched_files(plugin: &PluginDefinition) -> Vec<PathBuf> {
     let mut files = plugin.read_from.clone();
     let ModuleReference::File(path) = &plugin.source else {
         return files;
     };
-    let beside = |ending: &&str| {
+    let signature_path = |ending: &&str| {
         let mut name = OsString::from(path);
         name.push(ending);
         PathBuf::from(name)
     };
-    let signatures = SIGNATURE_SUFFIXES.iter().map(beside);
+    let signatures = SIGNATURE_SUFFIXES.iter().map(signature_path);
     files.push(path.clone());
     files.extend(signatures);
     files

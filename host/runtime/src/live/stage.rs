@@ -67,18 +67,18 @@ impl LiveStage {
 
     /// Returns the hook that passes a share of the requests to the candidate, as the rollout says. Returns `None` if
     /// the stage has no rollout.
-    fn deciding(&self) -> Option<HookWithCandidate> {
+    fn deciding_hook(&self) -> Option<HookWithCandidate> {
         let share = self.progress.as_ref()?.share(self.rollout()?)?;
-        Some(self.hook_with_candidate.as_ref()?.deciding(share))
+        Some(self.hook_with_candidate.as_ref()?.with_decided_share(share))
     }
 
-    fn set(&mut self, disabled: Option<Arc<DisabledStage>>, progress: Option<Arc<RolloutProgress>>) {
+    fn set_state(&mut self, disabled: Option<Arc<DisabledStage>>, progress: Option<Arc<RolloutProgress>>) {
         let is_audited = disabled.as_ref().is_some_and(|disabled| disabled.audit);
         let spec = &mut self.stage.spec;
         spec.mode = if is_audited { Mode::Audit } else { self.mode };
         spec.is_disabled = self.is_disabled || disabled.is_some() && !is_audited;
         (self.disabled, self.progress) = (disabled, progress);
-        self.stage.hook = match self.deciding() {
+        self.stage.hook = match self.deciding_hook() {
             Some(hook) => Arc::new(hook),
             None => self.prepared_hook.hook.clone(),
         };
@@ -100,7 +100,7 @@ impl LiveStage {
     }
 }
 
-pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<LiveChain> {
+pub(crate) fn with_disabled_stages(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<LiveChain> {
     let state = |stage: &LiveStage| {
         let name = &stage.spec.name;
         let progress = disabled.rollouts.get(chain.phase, &chain.name, name);
@@ -115,7 +115,7 @@ pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<Li
     let mut changed = LiveChain::clone(chain);
     for stage in &mut changed.stages {
         let (disabled, progress) = state(stage);
-        stage.set(disabled, progress);
+        stage.set_state(disabled, progress);
     }
     Arc::new(changed)
 }

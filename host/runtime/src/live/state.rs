@@ -10,7 +10,7 @@ use crate::{
     live::{
         TableProblem,
         disabled::Stages,
-        exceptions, log_bad,
+        exceptions, log_bad_definitions,
         prepared::{PreparedHashes, PreparedTable, PreparedTables},
         source::{BuiltTable, TableSource},
     },
@@ -39,9 +39,9 @@ pub(crate) struct TableState {
 }
 
 impl TableState {
-    pub(crate) fn newest(&self) -> Option<&HistoryEntry> {
+    pub(crate) fn newest_entry(&self) -> Option<&HistoryEntry> {
         self.prepared_tables
-            .newest()
+            .newest_entry()
             .or_else(|| self.history.last().map(|last| &**last))
     }
 
@@ -53,11 +53,16 @@ impl TableState {
             return true;
         }
         self.prepared_tables
-            .newest()
+            .newest_entry()
             .is_some_and(|newest| newest.is_like(entry) && newest.instead_of.is_none())
     }
 
-    pub(crate) fn live(&self, table: Arc<Table>, entry: Arc<HistoryEntry>, problem: Option<TableProblem>) -> LiveState {
+    pub(crate) fn new_live_state(
+        &self,
+        table: Arc<Table>,
+        entry: Arc<HistoryEntry>,
+        problem: Option<TableProblem>,
+    ) -> LiveState {
         LiveState {
             table,
             entry,
@@ -78,7 +83,7 @@ impl Host {
         let mut live = (*before).clone();
         change(&mut live);
         let (number, hash) = (live.entry.revision().number, live.table.hash);
-        metrics::table_live(number, hash, live.problem.is_none());
+        metrics::record_live_table(number, hash, live.problem.is_none());
         self.0.live.store(Arc::new(live));
         self.0.changes.send_replace(());
         before
@@ -122,26 +127,26 @@ impl Host {
                 tokio::spawn(async move { disabled.keep_rollouts().await });
             }
             disabled.watch_exceptions(&table.exceptions, now);
-            let table = Arc::new(table.with_disabled(&disabled));
-            let live = state.live(table.clone(), entry, problem);
+            let table = Arc::new(table.with_disabled_stages(&disabled));
+            let live = state.new_live_state(table.clone(), entry, problem);
             (self.change_live(&disabled, |state| *state = live), table)
         };
-        exceptions::log_new(&before.table.exceptions, &table.exceptions, now);
-        metrics::stages_live(&table.chains);
-        metrics::table_made(true);
+        exceptions::log_new_exceptions(&before.table.exceptions, &table.exceptions, now);
+        metrics::register_stage_metrics(&table.chains);
+        metrics::count_table(true);
         self.log_problem(&before);
-        self.prune(state);
+        self.prune_store(state);
         table
     }
 
     /// Replaces the live table by a copy with these stages disabled, and with the current shares of the candidates.
-    pub(crate) fn apply_disabled(&self, stages: &Stages) {
-        let table = Arc::new(self.table().with_disabled(stages));
-        metrics::stages_live(&table.chains);
+    pub(crate) fn apply_disabled_stages(&self, stages: &Stages) {
+        let table = Arc::new(self.table().with_disabled_stages(stages));
+        metrics::register_stage_metrics(&table.chains);
         self.change_live(stages, |live| live.table = table);
     }
 
-    pub(crate) fn settle(&self, state: &TableState, problem: Option<TableProblem>) {
+    pub(crate) fn update_live_status(&self, state: &TableState, problem: Option<TableProblem>) {
         let before = self.change_live(&self.0.disabled_stages.lock(), |live| {
             live.problem = problem;
             live.prepared_hashes = state.prepared_tables.hashes();
@@ -151,24 +156,24 @@ impl Host {
     }
 
     pub(crate) fn record_failure(&self, error: Arc<Error>) {
-        metrics::table_made(false);
+        metrics::count_table(false);
         self.change_live(&self.0.disabled_stages.lock(), |live| {
-            live.problem = Some(TableProblem::after(live.problem.as_ref(), error));
+            live.problem = Some(TableProblem::after_attempt(live.problem.as_ref(), error));
         });
     }
 
-    pub(crate) fn problem_of(&self, built: &BuiltTable) -> Option<TableProblem> {
+    pub(crate) fn problem_of_table(&self, built: &BuiltTable) -> Option<TableProblem> {
         if built.lacks_modules {
             return self.0.live.load().problem.clone();
         }
-        self.problem_with(&built.bad_definitions)
+        self.problem_of_definitions(&built.bad_definitions)
     }
 
-    pub(crate) fn problem_with(&self, bad: &[BadDefinition]) -> Option<TableProblem> {
-        TableProblem::of_bad(bad, self.0.live.load().problem.as_ref())
+    pub(crate) fn problem_of_definitions(&self, bad: &[BadDefinition]) -> Option<TableProblem> {
+        TableProblem::of_bad_definitions(bad, self.0.live.load().problem.as_ref())
     }
 
     fn log_problem(&self, before: &LiveState) {
-        log_bad(before.problem.as_ref(), self.0.live.load().problem.as_ref());
+        log_bad_definitions(before.problem.as_ref(), self.0.live.load().problem.as_ref());
     }
 }

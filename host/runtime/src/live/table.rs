@@ -13,7 +13,7 @@ use crate::{
     live::exceptions::LiveException,
     live::plugins::LivePlugin,
     live::source::{BuiltTable, TableSource},
-    live::stage::{LiveChain, LiveStage, with_disabled},
+    live::stage::{LiveChain, LiveStage, with_disabled_stages},
     rollout::Rollout,
     status::{ChainStatus, ExceptionStatus},
 };
@@ -52,16 +52,16 @@ impl Table {
             exceptions: built_table.exceptions.into(),
             observer: Some(source.observer.clone()),
             _slot: Some(Arc::new(slot)),
-            ..Self::unobserved(source, built_table.chains)
+            ..Self::without_observer(source, built_table.chains)
         }
     }
 
     /// Creates a table of these chains that serves no live requests, such as a table for an evaluation. So it has no
     /// observer for metrics, logs and recordings.
-    pub(crate) fn unobserved(source: &TableSource, chains: Vec<Arc<LiveChain>>) -> Self {
+    pub(crate) fn without_observer(source: &TableSource, chains: Vec<Arc<LiveChain>>) -> Self {
         Self {
             revision: 0,
-            hash: Digest::of(""),
+            hash: Digest::of_bytes(""),
             index: Arc::new(ChainIndex::new(chains.iter().map(|chain| &**chain))),
             chains,
             plugins: Vec::new(),
@@ -104,8 +104,8 @@ impl Table {
         stages.filter_map(|stage| stage.rollout().cloned())
     }
 
-    pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
-        let chains = self.chains.iter().map(|chain| with_disabled(chain, disabled));
+    pub(crate) fn with_disabled_stages(&self, disabled: &Stages) -> Self {
+        let chains = self.chains.iter().map(|chain| with_disabled_stages(chain, disabled));
         Self {
             chains: chains.collect(),
             ..self.clone()
@@ -114,7 +114,7 @@ impl Table {
 
     /// Returns whether a chain may match a request with this outline. If not, the request's body need not be read.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
-        match self.index.candidates_of(outline) {
+        match self.index.candidates_of_outline(outline) {
             Some(positions) => self.chains_at(positions).any(|chain| chain.may_match(outline)),
             None => self.chains().any(|chain| chain.may_match(outline)),
         }
@@ -127,18 +127,19 @@ impl Table {
 
     /// Passes the request through all chains that match it, within the host's request timeout.
     pub async fn admit(&self, request: Request) -> Outcome {
-        self.admit_by(request, &Selection::All, self.request_timeout).await
+        self.admit_selected(request, &Selection::All, self.request_timeout)
+            .await
     }
 
     /// Passes the request through the selected chains that match it, within `timeout` and the host's request timeout.
-    pub async fn admit_by(&self, mut request: Request, selection: &Selection, timeout: Duration) -> Outcome {
+    pub async fn admit_selected(&self, mut request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let start_time = Instant::now();
-        let matching = self.matching(&request, selection);
+        let matching = self.find_matching_chains(&request, selection);
         let observer = self.observer.as_ref().filter(|_| !matching.is_empty());
         let recorders = observer.map(|observer| observer.recorders.due_recorders(&mut request));
         let (request, outcome) = self.evaluate(request, &matching, timeout).await;
         if let Some((observer, recorders)) = observer.zip(recorders) {
-            let observed = self.observed(request, selection, &outcome, start_time);
+            let observed = self.observe_decision(request, selection, &outcome, start_time);
             observer.observe(self, observed, recorders);
         }
         outcome
@@ -161,7 +162,7 @@ impl Table {
     }
 
     /// `started` is the time at which the request entered the chains.
-    pub(crate) fn observed<'o>(
+    pub(crate) fn observe_decision<'o>(
         &self,
         request: Request,
         selection: &'o Selection,
@@ -178,13 +179,13 @@ impl Table {
         }
     }
 
-    pub(crate) fn matching(&self, request: &Request, selection: &Selection) -> Vec<&LiveChain> {
-        self.chains_at(self.index.candidates(request))
+    pub(crate) fn find_matching_chains(&self, request: &Request, selection: &Selection) -> Vec<&LiveChain> {
+        self.chains_at(self.index.candidates_of_request(request))
             .filter(|chain| selection.selects(chain) && chain.matches(request))
             .collect()
     }
 
-    pub(crate) fn count(&self, outcome: &Outcome) {
+    pub(crate) fn count_outcome(&self, outcome: &Outcome) {
         for row in &outcome.trace {
             let stage = self.chain(row.phase, &row.chain).and_then(|chain| {
                 let mut stages = chain.stages.iter();
@@ -216,7 +217,7 @@ fn chain_status(chain: &LiveChain, reach: &Reach) -> ChainStatus {
     ChainStatus {
         name: chain.name.to_string(),
         phase: chain.phase,
-        unreached: reach.misses(chain.namespace.as_deref(), &chain.rules),
+        unreached: reach.find_unreached(chain.namespace.as_deref(), &chain.rules),
         stages: chain.stages.iter().map(LiveStage::status).collect(),
     }
 }

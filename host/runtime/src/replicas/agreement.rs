@@ -30,7 +30,7 @@ pub struct TableReport {
 }
 
 impl TableReport {
-    fn has(&self, target: Digest) -> bool {
+    fn has_table(&self, target: Digest) -> bool {
         self.live == target || self.prepared == target || self.earlier == Some(target)
     }
 
@@ -82,7 +82,7 @@ impl MissingReplica {
     /// Describes in a sentence which table the replica has not prepared, and why. The sentence has no full stop.
     pub fn sentence(&self) -> String {
         let Self { replica, hash, problem } = self;
-        let hash = hash.short();
+        let hash = hash.to_short_hex();
         match problem {
             Some(problem) => format!("{replica} has not prepared {hash}: {problem}"),
             None => format!("{replica} has not prepared {hash} yet"),
@@ -95,10 +95,10 @@ impl MissingReplica {
 /// A replica votes if it is alive and has prepared the table of the target, or serves it. Nobody waits for the other
 /// replicas, which may be new or late: they answer no requests until they serve this table. If no replica has the
 /// target, the leader's live table becomes the target.
-pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAgreement {
+pub fn find_agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAgreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&KnownReplica> = alive()
-        .filter(|replica| target.is_some_and(|target| replica.report.has(target)))
+        .filter(|replica| target.is_some_and(|target| replica.report.has_table(target)))
         .collect();
     let Some(first) = voters.first() else {
         let leader = alive().find(|replica| replica.is_leader);
@@ -114,7 +114,7 @@ pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAg
             ReplicaAgreement::Switch(prepared)
         };
     }
-    let next_target = most_prepared(target, &voters);
+    let next_target = most_prepared_table(target, &voters);
     let is_missing = |voter: &&&KnownReplica| Some(voter.report.prepared) != next_target;
     let missing = voters.iter().filter(is_missing).filter_map(|voter| {
         Some(MissingReplica {
@@ -128,7 +128,7 @@ pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAg
 
 /// Returns a table that the replicas could serve instead of the target: the one that most of the voting replicas have
 /// prepared. If several tables have equally many votes, the leader's vote decides.
-fn most_prepared(target: Option<Digest>, voters: &[&KnownReplica]) -> Option<Digest> {
+fn most_prepared_table(target: Option<Digest>, voters: &[&KnownReplica]) -> Option<Digest> {
     let dissenters = voters.iter().filter(|voter| Some(voter.report.prepared) != target);
     let weight = |hash: Digest| {
         let supporters = voters.iter().filter(|voter| voter.report.prepared == hash);

@@ -67,7 +67,7 @@ impl Host {
     ///
     /// The chains that apply come first, and then the chains that do not. Each of the two groups is in the order in
     /// which requests pass the chains.
-    pub async fn applies(&self, request: &Request) -> Vec<ChainApplies> {
+    pub async fn explain_chains(&self, request: &Request) -> Vec<ChainApplies> {
         let table = self.table();
         let deadline = Deadline::after(table.request_timeout);
         let mut chains = Vec::new();
@@ -153,7 +153,7 @@ impl Table {
             SkipReason::ObjectSelector => Some(format!(
                 "{}: the object has {}",
                 spec.object_selector,
-                labels(
+                format_labels(
                     request
                         .object
                         .as_ref()
@@ -162,7 +162,7 @@ impl Table {
                 )
             )),
             SkipReason::MatchCondition => {
-                first_false(&spec.match_conditions, request, &*self.authorizer, deadline).await
+                explain_first_false_condition(&spec.match_conditions, request, &*self.authorizer, deadline).await
             }
             _ => None,
         };
@@ -197,12 +197,15 @@ async fn namespace_mismatch(
         NamespaceSelector::NotIn(_) => format!("{namespace:?} is excluded"),
         NamespaceSelector::Labels(selector) => {
             let namespace_labels = namespaces.labels(namespace).await.ok();
-            format!("{selector}: the namespace has {}", labels(namespace_labels.as_ref()))
+            format!(
+                "{selector}: the namespace has {}",
+                format_labels(namespace_labels.as_ref())
+            )
         }
     }
 }
 
-fn labels(labels: Option<&Labels>) -> String {
+fn format_labels(labels: Option<&Labels>) -> String {
     let entries = labels.into_iter().flatten();
     let pairs: Vec<_> = entries.map(|(key, value)| format!("{key}={value}")).collect();
     if pairs.is_empty() {
@@ -212,13 +215,16 @@ fn labels(labels: Option<&Labels>) -> String {
     }
 }
 
-async fn first_false(
+async fn explain_first_false_condition(
     conditions: &MatchConditions,
     request: &Request,
     authorizer: &dyn Authorizer,
     deadline: Deadline,
 ) -> Option<String> {
-    let name = conditions.first_false(request, authorizer, deadline).await.ok()??;
+    let name = conditions
+        .first_false_condition(request, authorizer, deadline)
+        .await
+        .ok()??;
     let mut expressions = conditions.expressions().into_iter();
     let (name, expression) = expressions.find(|(condition_name, _)| **condition_name == *name)?;
     Some(format!("{name}: {expression}"))

@@ -61,7 +61,7 @@ pub enum BodyError {
 
 impl BodyError {
     /// Returns the reason with which this error ends the request.
-    pub fn end(&self) -> EndReason<'_> {
+    pub fn end_reason(&self) -> EndReason<'_> {
         match self {
             Self::TooLarge(limit) => EndReason::BodyTooLarge { limit: *limit },
             Self::TooSlow(limit) => EndReason::BodyTimeout { limit: *limit },
@@ -108,7 +108,7 @@ impl BodyLimits {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let limit = self.size;
-        if let Some(encoding) = encoding(headers) {
+        if let Some(encoding) = content_encoding(headers) {
             return Err(BodyError::Encoded(encoding));
         }
         let announced_size = body.size_hint().lower();
@@ -161,7 +161,7 @@ enum BodyReadError {
 }
 
 /// The size of the pieces of a large body, in bytes. A single buffer would be copied each time it grows.
-const PIECE: usize = 256 << 10;
+const PIECE_SIZE: usize = 256 << 10;
 
 #[derive(Default)]
 struct PartialBody {
@@ -177,8 +177,8 @@ impl PartialBody {
             let free = self.last_piece.capacity() - self.last_piece.len();
             if free == 0 {
                 // The size is limited, so that a client cannot take much memory by only announcing a large body.
-                let size = part.len().saturating_add(rest.unwrap_or(self.length)).min(PIECE);
-                memory.take(size)?;
+                let size = part.len().saturating_add(rest.unwrap_or(self.length)).min(PIECE_SIZE);
+                memory.grow(size)?;
                 let complete = std::mem::replace(&mut self.last_piece, Vec::with_capacity(size));
                 if !complete.is_empty() {
                     self.complete_pieces.push(complete);
@@ -220,7 +220,7 @@ where
         // A frame without data contains trailers, which are ignored.
         let Ok(part) = frame?.into_data() else { continue };
         if partial.length == 0 && body.is_end_stream() {
-            memory.take(part.len())?;
+            memory.grow(part.len())?;
             return Ok(part);
         }
         let length = body.size_hint().exact();
@@ -233,13 +233,13 @@ where
 /// Reads the rest of a request body and discards it, for at most two seconds. Otherwise, a client that is still sending
 /// would often miss the reply.
 async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
-    const PATIENCE: Duration = Duration::from_secs(2);
+    const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
     let reading = async { while let Some(Ok(_)) = body.frame().await {} };
-    let _ = tokio::time::timeout(PATIENCE, reading).await;
+    let _ = tokio::time::timeout(DRAIN_TIME_MAX, reading).await;
 }
 
 /// Returns the value of `Content-Encoding`; `None` if the body is not encoded.
-pub fn encoding(headers: &HeaderMap) -> Option<String> {
+pub fn content_encoding(headers: &HeaderMap) -> Option<String> {
     let values: Vec<_> = headers
         .get_all(CONTENT_ENCODING)
         .iter()
@@ -263,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    async fn collected(parts: &[&[u8]], is_announced: bool, memory: &mut BodyMemory) -> Bytes {
+    async fn collect_parts(parts: &[&[u8]], is_announced: bool, memory: &mut BodyMemory) -> Bytes {
         let frames = parts.iter().map(|part| Frame::data(Bytes::copy_from_slice(part)));
         let trailers = Frame::trailers(HeaderMap::new());
         let body = StreamBody::new(stream::iter(frames.chain([trailers]).map(Ok::<_, Infallible>)))
@@ -304,14 +304,14 @@ mod tests {
 
     #[tokio::test]
     async fn the_parts_of_a_body_are_joined() {
-        let large: Vec<u8> = (0..3 * PIECE + 7).map(|number| number as u8).collect();
+        let large: Vec<u8> = (0..3 * PIECE_SIZE + 7).map(|number| number as u8).collect();
         let mut of_large: Vec<&[u8]> = large.chunks(100_000).collect();
         of_large.insert(3, b"");
         let small: [&[&[u8]]; 4] = [&[], &[b"a"], &[b"", b"ab", b""], &[b"abc", b"d", b"", b"ef"]];
         for parts in small.into_iter().chain([&*of_large]) {
             for is_announced in [false, true] {
                 let mut memory = BodyMemory::begin(&Extensions::new()).unwrap();
-                let joined = collected(parts, is_announced, &mut memory).await;
+                let joined = collect_parts(parts, is_announced, &mut memory).await;
                 assert!(joined == parts.concat(), "{} parts, {is_announced}", parts.len());
             }
         }

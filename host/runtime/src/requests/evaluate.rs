@@ -25,25 +25,25 @@ use crate::{
     history::HistoryEntry,
     live::assembly::{AssembledTable, Assembler, FetchScope, MissingModules, Modules},
     live::plugins::{LiveModules, LivePlugin, Plugins},
-    live::source::{TableSource, blocking, plugins},
+    live::source::{TableSource, plugins, run_blocking},
     live::stage::{LiveChain, stage_calling_server},
 };
 
 /// The maximum number of evaluations at a time. Each of them runs its plugins on at most one thread.
-const MOST_EVALUATIONS: usize = 2;
+const EVALUATIONS_MAX: usize = 2;
 
 /// The maximum number of plugin calls at a time in all evaluations. These calls take no slots from the live plugins.
-const CALLS_IN_FLIGHT: u32 = 8;
+const CALLS_IN_FLIGHT_MAX: u32 = 8;
 
 /// The number of evaluations whose plugins stay loaded. Users often evaluate several objects with the same chains, and
 /// then only the first evaluation has to compile the plugins.
-const KEPT_EVALUATIONS: usize = 4;
+const KEPT_EVALUATIONS_MAX: usize = 4;
 
 /// The maximum number of plugins of one evaluation that stay loaded. If an evaluation has more, none stays loaded.
-const KEPT_PLUGINS: usize = 16;
+const KEPT_PLUGINS_MAX: usize = 16;
 
 /// The maximum size of a settings schema in the result of an evaluation, in bytes. A larger schema is omitted.
-const LARGEST_SCHEMA: usize = 256 << 10;
+const SCHEMA_SIZE_MAX: usize = 256 << 10;
 
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
@@ -142,7 +142,7 @@ pub enum EvaluateError {
     )]
     TookTooLong,
     /// The maximum number of evaluations is running already, and none of them ended while this one waited.
-    #[error("{} evaluations are going on, and none ended in time; try again", MOST_EVALUATIONS)]
+    #[error("{} evaluations are going on, and none ended in time; try again", EVALUATIONS_MAX)]
     TooMany,
 }
 
@@ -150,7 +150,7 @@ pub enum EvaluateError {
 #[debug("Evaluator {{ .. }}")]
 pub(crate) struct Evaluator {
     pub(crate) assembler: Arc<Assembler>,
-    turns: Semaphore,
+    slots: Semaphore,
     kept_plugins: Mutex<VecDeque<KeptPlugins>>,
 }
 
@@ -164,15 +164,15 @@ struct KeptPlugins {
 
 impl Evaluator {
     /// Creates an evaluator with slots and a compiler of its own, so that evaluations do not delay requests.
-    pub(crate) fn new(live: &Assembler) -> Self {
-        let mut sandbox = live.sandbox.clone();
-        sandbox.calls_in_flight = sandbox.calls_in_flight.min(CALLS_IN_FLIGHT);
+    pub(crate) fn new(live_assembler: &Assembler) -> Self {
+        let mut sandbox = live_assembler.sandbox.clone();
+        sandbox.calls_in_flight = sandbox.calls_in_flight.min(CALLS_IN_FLIGHT_MAX);
         let assembler = Assembler {
             sandbox,
-            catalog: live.catalog.clone(),
-            webhooks: live.webhooks.clone(),
-            authorizer: live.authorizer.clone(),
-            namespaces: live.namespaces.clone(),
+            catalog: live_assembler.catalog.clone(),
+            webhooks: live_assembler.webhooks.clone(),
+            authorizer: live_assembler.authorizer.clone(),
+            namespaces: live_assembler.namespaces.clone(),
             progress: Arc::new(|_| ()),
             shared_sandbox: OnceCell::new(),
             plugins: Plugins::default(),
@@ -182,20 +182,20 @@ impl Evaluator {
             compilers: SmallestFirstLimit::new(1),
             loaders: Semaphore::new(1),
             fills_store: false,
-            reach: live.reach.clone(),
+            reach: live_assembler.reach.clone(),
         };
         Self {
             assembler: Arc::new(assembler),
-            turns: Semaphore::new(MOST_EVALUATIONS),
+            slots: Semaphore::new(EVALUATIONS_MAX),
             kept_plugins: Mutex::default(),
         }
     }
 
-    fn keep(&self, plugins: Vec<Arc<LivePlugin>>) {
+    fn keep_loaded(&self, plugins: Vec<Arc<LivePlugin>>) {
         let Some(sandbox) = self.assembler.shared_sandbox.get() else {
             return;
         };
-        if plugins.is_empty() || plugins.len() > KEPT_PLUGINS {
+        if plugins.is_empty() || plugins.len() > KEPT_PLUGINS_MAX {
             return;
         }
         let digests = plugins.iter().filter_map(|plugin| plugin.status.digest.parse().ok());
@@ -210,7 +210,7 @@ impl Evaluator {
             plugins,
             _modules: modules,
         });
-        kept_plugins.truncate(KEPT_EVALUATIONS);
+        kept_plugins.truncate(KEPT_EVALUATIONS_MAX);
     }
 }
 
@@ -233,7 +233,7 @@ impl Host {
     ) -> Result<EvaluationResult, EvaluateError> {
         let start_time = Instant::now();
         let evaluator = &self.0.evaluator;
-        let permit = timeout(TIME_LIMIT, evaluator.turns.acquire()).await;
+        let permit = timeout(TIME_LIMIT, evaluator.slots.acquire()).await;
         let _turn = permit.ok().and_then(Result::ok).ok_or(EvaluateError::TooMany)?;
         let remaining_time = TIME_LIMIT.saturating_sub(start_time.elapsed());
         timeout(remaining_time, self.evaluate_now(chains, request, options))
@@ -249,19 +249,19 @@ impl Host {
     ) -> Result<EvaluationResult, EvaluateError> {
         let source = self.0.state.lock().await.source.clone();
         let (mut definitions, modules) = match chains {
-            EvaluatedChains::Text { text, name } => of_text(&source, text, name).await?,
-            EvaluatedChains::Live(id) => of_live(&source, &self.0.live.load_full().entry, id).await?,
+            EvaluatedChains::Text { text, name } => chains_of_text(&source, text, name).await?,
+            EvaluatedChains::Live(id) => chains_of_live_table(&source, &self.0.live.load_full().entry, id).await?,
         };
-        adapt(&mut definitions, &options.settings)?;
+        replace_settings(&mut definitions, &options.settings)?;
         add_exceptions(&mut definitions, &self.table());
         let evaluator = &self.0.evaluator;
-        let (live, none) = (LiveModules::default(), HashSet::new());
+        let (live_modules, no_files) = (LiveModules::default(), HashSet::new());
         let assembler = &evaluator.assembler;
-        let assembling = assembler.assemble(definitions, modules, &live, MissingModules::Of(&none));
+        let assembling = assembler.assemble(definitions, modules, &live_modules, MissingModules::Of(&no_files));
         let AssembledTable { chains, plugins, .. } = assembling.await?;
         let plugins: Vec<_> = plugins.into_iter().map(|(_, plugin)| plugin).collect();
-        let settings_schemas = schemas(&plugins);
-        evaluator.keep(plugins);
+        let settings_schemas = collect_schemas(&plugins);
+        evaluator.keep_loaded(plugins);
 
         request.dry_run = true;
         let unmatched = chains
@@ -270,17 +270,20 @@ impl Host {
             .collect();
         let table = Table {
             revision: self.table().revision(),
-            ..Table::unobserved(&source, chains)
+            ..Table::without_observer(&source, chains)
         };
-        let matching = table.matching(&request, &Selection::All);
-        if let Some(stage) = stage_calling_server(&matching).filter(|_| !options.call_webhooks) {
+        let matching_chains = table.find_matching_chains(&request, &Selection::All);
+        if let Some(stage) = stage_calling_server(&matching_chains).filter(|_| !options.call_webhooks) {
             return Err(EvaluateError::Webhook(stage));
         }
         let start_time = Instant::now();
-        let (request, outcome) = table.evaluate(request, &matching, Duration::MAX).await;
-        let observed = table.observed(request.clone(), &Selection::All, &outcome, start_time);
+        let (request, outcome) = table.evaluate(request, &matching_chains, Duration::MAX).await;
+        let observed = table.observe_decision(request.clone(), &Selection::All, &outcome, start_time);
         Ok(EvaluationResult {
-            decision: self.decisions().decision(observed.decided()).record(),
+            decision: self
+                .decisions()
+                .unlogged_decision(observed.into_decided_request())
+                .record(),
             settings_schemas,
             request,
             outcome,
@@ -289,74 +292,81 @@ impl Host {
     }
 }
 
-fn schemas(plugins: &[Arc<LivePlugin>]) -> BTreeMap<String, Json> {
+fn collect_schemas(plugins: &[Arc<LivePlugin>]) -> BTreeMap<String, Json> {
     let schema = |plugin: &Arc<LivePlugin>| {
         let text = plugin.plugin.description().settings_schema.as_deref()?;
         let schema = serde_json::from_str(text)
             .ok()
-            .filter(|_| text.len() <= LARGEST_SCHEMA)?;
+            .filter(|_| text.len() <= SCHEMA_SIZE_MAX)?;
         Some((plugin.stage.to_string(), schema))
     };
     plugins.iter().filter_map(schema).collect()
 }
 
-async fn of_text(
+async fn chains_of_text(
     source: &TableSource,
     text: &str,
     name: &str,
 ) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
     let (stores, text, name) = (source.stores.clone(), text.to_owned(), name.to_owned());
     let parse = move || stores.known_set().chains_of(&text, &name, &|id| stores.destination(id));
-    let chains = blocking(parse).await??;
+    let chains = run_blocking(parse).await??;
     let references = chains.iter().flat_map(plugins).map(|plugin| plugin.source.clone());
     let servers = FetchScope::Of(Arc::new(references.collect()));
     Ok((chains, Modules::Current(servers)))
 }
 
-async fn of_live(
+async fn chains_of_live_table(
     source: &TableSource,
-    live: &HistoryEntry,
+    live_entry: &HistoryEntry,
     id: &ChainId,
 ) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
-    let (set, chain_definitions) = (source.stores.set_of(live), source.chain_definitions.clone());
+    let (set, chain_definitions) = (source.stores.set_of(live_entry), source.chain_definitions.clone());
     let read_chains = move || {
         let mut chains = set.chains()?;
         chains.extend(chain_definitions);
         Ok::<_, Error>(chains)
     };
-    let mut chains = blocking(read_chains).await??;
+    let mut chains = run_blocking(read_chains).await??;
     chains.retain(|chain| chain.phase == id.phase && chain.name == id.name);
     if chains.is_empty() {
         return Err(EvaluateError::NoSuchChain(id.clone()));
     }
-    Ok((chains, modules_of(live)))
+    Ok((chains, modules_of(live_entry)))
 }
 
-fn adapt(definitions: &mut [ChainDefinition], settings: &BTreeMap<String, Json>) -> Result<(), EvaluateError> {
-    let mut rest = settings.clone();
+fn replace_settings(
+    definitions: &mut [ChainDefinition],
+    settings: &BTreeMap<String, Json>,
+) -> Result<(), EvaluateError> {
+    let mut unused_settings = settings.clone();
     for stage in definitions.iter_mut().flat_map(|chain| &mut chain.stages) {
         stage.candidate = None;
         let names: Vec<_> = stage.plugins().map(|(part, _)| part.name).collect();
         for (name, plugin) in names.iter().zip(stage.plugins_mut()) {
             if let Some(settings) = settings.get(&**name) {
                 plugin.settings = settings.clone();
-                rest.remove(&**name);
+                unused_settings.remove(&**name);
             }
         }
     }
-    match rest.into_keys().next() {
+    match unused_settings.into_keys().next() {
         Some(name) => Err(EvaluateError::NoSuchPlugin(name)),
         None => Ok(()),
     }
 }
 
-fn add_exceptions(definitions: &mut [ChainDefinition], live: &Table) {
+fn add_exceptions(definitions: &mut [ChainDefinition], live_table: &Table) {
     for definition in definitions {
-        let Some(chain) = live.chain(definition.phase, &definition.name) else {
+        let Some(chain) = live_table.chain(definition.phase, &definition.name) else {
             continue;
         };
         for stage in &mut definition.stages {
-            let Some(live) = chain.stages.iter().find(|live| live.spec.name == stage.spec.name) else {
+            let Some(live) = chain
+                .stages
+                .iter()
+                .find(|live_stage| live_stage.spec.name == stage.spec.name)
+            else {
                 continue;
             };
             for exception in &live.spec.exceptions {

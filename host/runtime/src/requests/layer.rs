@@ -41,7 +41,8 @@ const DIGEST_HEADERS: [HeaderName; 3] = [
 /// A request that no chain can match is streamed to the inner service unchanged. The body of any other request is read
 /// and passed through the chains, and the result is forwarded. If the chains refuse the request, the dialect writes the
 /// reply, and the inner service never sees the request. Trailers of a body that is read are dropped. If the dialect
-/// needs the stored object ([`Dialect::stored`]), it is first fetched from the inner service, within a body's limits.
+/// needs the stored object ([`Dialect::stored_query`]), it is first fetched from the inner service, within a body's
+/// limits.
 ///
 /// If the value of `X-Request-Id` has at most 128 letters, digits and `.`, `_`, `:`, `-`, it is the uid of the request.
 /// If not, a new uid is created. The uid is sent to the inner service and to the client. An invalid `traceparent` is
@@ -79,12 +80,12 @@ impl Passage {
             Self::Untouched => "untouched",
             Self::Allowed => "allowed",
             Self::Changed => "changed",
-            Self::Ended(how) => how,
+            Self::Ended(reason) => reason,
         }
     }
 
     /// Adds this value to the extensions of a response.
-    pub fn mark<B>(self, mut response: Response<B>) -> Response<B> {
+    pub fn mark_response<B>(self, mut response: Response<B>) -> Response<B> {
         response.extensions_mut().insert(self);
         response
     }
@@ -103,11 +104,11 @@ impl Host {
     /// Creates a layer that passes requests through this host's chains. A request whose body is read passes the chains
     /// that are live when the body has arrived.
     pub fn layer(&self, dialect: impl Dialect) -> AdmissionLayer {
-        self.layer_with(Arc::new(dialect))
+        self.layer_with_shared_dialect(Arc::new(dialect))
     }
 
     /// Creates a [`layer`](Self::layer) with a shared dialect.
-    pub fn layer_with(&self, dialect: Arc<dyn Dialect>) -> AdmissionLayer {
+    pub fn layer_with_shared_dialect(&self, dialect: Arc<dyn Dialect>) -> AdmissionLayer {
         AdmissionLayer(Arc::new(LayerState {
             host: self.clone(),
             front: Arc::new(FrontEnd::of_dialect(dialect.name())),
@@ -163,24 +164,24 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // A `tower` service may only be called after its `poll_ready` has succeeded, and a clone is not ready.
         // `self.inner` was polled, so this request uses it, and `self` keeps the clone.
-        let waiting = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, waiting);
+        let unready_inner = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, unready_inner);
         let state = self.state.clone();
         let uid = request_uid(request.headers());
         let trace = trace_context(request.headers_mut());
         let span = request_span(&uid, trace.as_ref());
         let handle = async move {
             let (mut head, body) = request.into_parts();
-            let id = HeaderValue::from_str(uid.as_str()).ok();
-            if let Some(id) = &id {
+            let request_id = HeaderValue::from_str(uid.as_str()).ok();
+            if let Some(id) = &request_id {
                 head.headers.insert(REQUEST_ID, id.clone());
             }
-            let forwarded = match state.pass(head, body, uid, trace, &mut inner).await {
+            let pass_result = match state.pass(head, body, uid, trace, &mut inner).await {
                 Ok(passed) => Ok(passed),
                 Err(StopReason::Reply(reply)) => Err(reply),
                 Err(StopReason::Failed(error)) => return Err(error),
             };
-            let mut response = match forwarded {
+            let mut response = match pass_result {
                 Ok(forwarded) => {
                     let mut response = inner.call(forwarded.request).await?;
                     append_warnings(response.headers_mut(), &forwarded.warnings);
@@ -191,7 +192,7 @@ where
                 }
                 Err(reply) => reply,
             };
-            if let Some(id) = id {
+            if let Some(id) = request_id {
                 response.headers_mut().insert(REQUEST_ID, id);
             }
             Ok(response)
@@ -234,7 +235,7 @@ impl LayerState {
         R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let inspection = match self.dialect.classify(&head) {
-            Class::Refuse(rejection) => return Err(self.end(&EndReason::Rejected(&rejection), &[]).into()),
+            Class::Refuse(rejection) => return Err(self.end_request(&EndReason::Rejected(&rejection), &[]).into()),
             Class::Inspect(inspection) if self.host.table().may_match(&inspection.outline()) => inspection,
             Class::Inspect(_) | Class::Pass => {
                 return Ok(ForwardedRequest {
@@ -265,23 +266,25 @@ impl LayerState {
         R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let body = self.collect(&head, body).await?;
-        let rejection_reply = |rejection: &Rejection| self.end(&EndReason::Rejected(rejection), &[]);
-        let query = self.dialect.stored(&head, &inspection, &body);
+        let rejection_reply = |rejection: &Rejection| self.end_request(&EndReason::Rejected(rejection), &[]);
+        let query = self.dialect.stored_query(&head, &inspection, &body);
         let mut work = reading_work(&body);
         if let Some(query) = query.map_err(|rejection| rejection_reply(&rejection))? {
             // Only few requests need the stored object. The future that fetches it is boxed, because it would otherwise
             // enlarge the future of every request.
-            let adding = add_stored_state(query, &mut head, inner.clone(), self.limits, |end| self.end(end, &[]));
-            Box::pin(adding).await?;
+            let stored_state_future = add_stored_state(query, &mut head, inner.clone(), self.limits, |end| {
+                self.end_request(end, &[])
+            });
+            Box::pin(stored_state_future).await?;
             let state = head.extensions.get::<StoredState>();
             let stored_object = state.and_then(|state| state.object.as_ref());
             // The body may be a patch that the dialect applies to the stored object, whose size counts as well.
             work = body.len() + stored_object.map_or(0, |stored| stored.text().len());
         }
-        let (dialect, original) = (self.dialect.clone(), body.clone());
+        let (dialect, original_body) = (self.dialect.clone(), body.clone());
         let (head, inspection, reading) = offload_without_deadline(work, move || {
-            let reading = dialect.read(&head, &inspection, &original);
-            (head, inspection, reading)
+            let body_reading = dialect.read_body(&head, &inspection, &original_body);
+            (head, inspection, body_reading)
         })
         .await;
         let (mut request, canonical, fixed_rejection) = match reading {
@@ -299,29 +302,31 @@ impl LayerState {
         // Otherwise, a client that sends a body slowly would keep an old table in memory.
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
-            return Err(self.end(&EndReason::Refused(refusal), &outcome.warnings).into());
+            return Err(self.end_request(&EndReason::Refused(refusal), &outcome.warnings).into());
         }
         if let Some(rejection) = fixed_rejection.filter(|_| outcome.is_changed()) {
-            return Err(self.end(&EndReason::Rejected(&rejection), &outcome.warnings).into());
+            return Err(self
+                .end_request(&EndReason::Rejected(&rejection), &outcome.warnings)
+                .into());
         }
         // No stage was called, so the original body is forwarded, even if the spelling of its keys is not canonical.
         if outcome.trace.is_empty() {
             return Ok(ForwardedRequest::from_body(head, body, Passage::Untouched));
         }
-        let original = canonical.unwrap_or(body);
+        let canonical_body = canonical.unwrap_or(body);
         let (head, body, passage) = match outcome.object {
             Some(object) if !outcome.patch.is_empty() => {
                 let (dialect, patch) = (self.dialect.clone(), outcome.patch);
                 let work = work.max(object.text().len());
                 let (head, written_body) = offload_without_deadline(work, move || {
-                    let written_body = dialect.write(&head, &inspection, &original, &object, &patch);
+                    let written_body = dialect.changed_body(&head, &inspection, &canonical_body, &object, &patch);
                     (head, written_body)
                 })
                 .await;
-                let rejection_reply = |rejection| self.end(&EndReason::Rejected(&rejection), &outcome.warnings);
+                let rejection_reply = |rejection| self.end_request(&EndReason::Rejected(&rejection), &outcome.warnings);
                 (head, written_body.map_err(rejection_reply)?, Passage::Changed)
             }
-            _ => (head, original, Passage::Allowed),
+            _ => (head, canonical_body, Passage::Allowed),
         };
         let mut forwarded = ForwardedRequest::from_body(head, body, passage);
         forwarded.warnings = outcome.warnings;
@@ -336,14 +341,14 @@ impl LayerState {
         self.limits
             .collect(head, body)
             .await
-            .map_err(|error| self.end(&error.end(), &[]))
+            .map_err(|error| self.end_request(&error.end_reason(), &[]))
     }
 
-    fn end(&self, end: &EndReason<'_>, warnings: &[String]) -> Response<Bytes> {
+    fn end_request(&self, end: &EndReason<'_>, warnings: &[String]) -> Response<Bytes> {
         tracing::info!(target: "admittance::layer", end = end.as_str(), "the request ends here: {end}");
         let mut response = self.dialect.reply(end);
         append_warnings(response.headers_mut(), warnings);
-        Passage::Ended(end.as_str()).mark(response)
+        Passage::Ended(end.as_str()).mark_response(response)
     }
 }
 
@@ -381,7 +386,7 @@ pub fn request_uid(headers: &HeaderMap) -> Uid {
             text.bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
         })
-        .map_or_else(Uid::fresh, |text| Uid::from(text.to_owned()))
+        .map_or_else(Uid::generate, |text| Uid::from(text.to_owned()))
 }
 
 #[cfg(test)]

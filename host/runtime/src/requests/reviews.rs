@@ -49,7 +49,7 @@ struct ReviewState {
     /// The front end that is assumed for a review without a `FrontEnd` in the extensions of its HTTP request.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
-    definitions: Option<Arc<DefinitionReader>>,
+    definition_reader: Option<Arc<DefinitionReader>>,
 }
 
 /// Converts an object to a definition; returns `None` if no store of the host contains objects of this kind.
@@ -62,7 +62,7 @@ impl Host {
             host: self.clone(),
             front: Arc::new(FrontEnd::of_dialect("kubernetes")),
             limits: BodyLimits::default(),
-            definitions: None,
+            definition_reader: None,
         }))
     }
 }
@@ -80,15 +80,15 @@ impl ReviewService {
     /// definition, as the definition store does. If `convert` returns `None`, the object is allowed.
     pub fn definitions(self, convert: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
-        state.definitions = Some(Arc::new(convert));
+        state.definition_reader = Some(Arc::new(convert));
         Self(Arc::new(state))
     }
 
     /// Creates the reply to a request that ends before its review can be answered.
-    pub fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
+    pub fn end_reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
         // If this host is overloaded, `Retry-After` makes kube-apiserver repeat the call within the call's deadline.
         let response = end.with_retry_after(status_reply(end.status(), &end.to_string()));
-        Passage::Ended(end.as_str()).mark(response)
+        Passage::Ended(end.as_str()).mark_response(response)
     }
 }
 
@@ -141,7 +141,7 @@ impl ReviewService {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return Err(response);
         }
-        match (&address.selection, &state.definitions) {
+        match (&address.selection, &state.definition_reader) {
             (Some(selection), _) => ensure_chain_exists(&state.host.table(), selection)?,
             (None, Some(_)) => {}
             (None, None) => {
@@ -154,43 +154,45 @@ impl ReviewService {
             .limits
             .collect(head, body)
             .await
-            .map_err(|error| Box::new(self.reply(&error.end())))?;
+            .map_err(|error| Box::new(self.end_reply(&error.end_reason())))?;
         let mut review = offload_without_deadline(reading_work(&body), move || read_review(body))
             .await
             .map_err(|error| rejection_reply(StatusCode::BAD_REQUEST, &error.to_string()))?;
         review.request.front = Some(head.extensions.get().unwrap_or(&state.front).clone());
         let span = request_span(&review.request.uid, trace.as_ref());
         review.request.trace = trace;
-        let patience = address.timeout.map_or(Duration::MAX, within);
+        let time_limit = address.timeout.map_or(Duration::MAX, chain_time_limit);
         let Some(selection) = address.selection else {
-            return Ok(Box::pin(state.check(review, patience)).instrument(span).await);
+            return Ok(Box::pin(state.check(review, time_limit)).instrument(span).await);
         };
         // Each review uses the table that is live now, not the one that was live when the first byte arrived.
         // Otherwise, a client that sends a body slowly would keep an old table in memory.
         let table = state.host.table();
         ensure_chain_exists(&table, &selection)?;
-        Ok(judge(&table, review, &selection, patience).instrument(span).await)
+        Ok(answer_review(&table, review, &selection, time_limit)
+            .instrument(span)
+            .await)
     }
 }
 
 impl ReviewState {
     /// Checks the definition in a review. If there is not enough time for the check, the definition is allowed, because
     /// a denial would keep users from repairing an invalid definition.
-    async fn check(&self, review: Review, patience: Duration) -> Response<Bytes> {
+    async fn check(&self, review: Review, time_limit: Duration) -> Response<Bytes> {
         let Review { version, request } = review;
         let allow_reply = |warnings| {
             let mut outcome = Outcome::new(request.uid.clone(), Decision::Allowed);
             outcome.warnings = warnings;
             let body = write_response(version, &request.uid, Some(&outcome));
-            reply(&request.uid, body, Passage::Allowed)
+            review_reply(&request.uid, body, Passage::Allowed)
         };
-        let definition_of = |object: &Option<Object>| self.definitions.as_ref()?(object.as_ref()?);
+        let definition_of = |object: &Option<Object>| self.definition_reader.as_ref()?(object.as_ref()?);
         let is_write = matches!(request.operation, Operation::Create | Operation::Update);
         let written_definition = definition_of(&request.object).filter(|_| is_write && request.subresource.is_none());
         let Some(definition) = written_definition else {
             return allow_reply(Vec::new());
         };
-        let check_result = match timeout(patience, self.host.check(definition)).await {
+        let check_result = match timeout(time_limit, self.host.check(definition)).await {
             Ok(Ok(checked)) => checked,
             Ok(Err(error)) => return allow_reply(vec![format!("it was not checked: {error}")]),
             Err(_) => return allow_reply(vec!["it was not checked: there was not enough time".to_owned()]),
@@ -221,17 +223,17 @@ impl ReviewState {
         tracing::info!(target: "admittance::layer", end = "refused", "the request ends here: {refusal}");
         let outcome = Outcome::new(request.uid.clone(), Decision::Refused(refusal));
         let body = write_response(version, &request.uid, Some(&outcome));
-        reply(&request.uid, body, Passage::Ended("refused"))
+        review_reply(&request.uid, body, Passage::Ended("refused"))
     }
 }
 
-async fn judge(table: &Table, review: Review, selection: &Selection, patience: Duration) -> Response<Bytes> {
+async fn answer_review(table: &Table, review: Review, selection: &Selection, time_limit: Duration) -> Response<Bytes> {
     let uid = review.request.uid.clone();
     let version = review.version;
     if review.is_never_hooked() {
-        return reply(&uid, write_response(version, &uid, None), Passage::Untouched);
+        return review_reply(&uid, write_response(version, &uid, None), Passage::Untouched);
     }
-    let outcome = table.admit_by(review.request, selection, patience).await;
+    let outcome = table.admit_selected(review.request, selection, time_limit).await;
     let passage = match &outcome.decision {
         Decision::Refused(refusal) => {
             tracing::info!(target: "admittance::layer", end = "refused", "the request ends here: {refusal}");
@@ -241,33 +243,33 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
         Decision::Allowed if outcome.is_changed() => Passage::Changed,
         Decision::Allowed => Passage::Allowed,
     };
-    let (bytes, id) = (outcome.patch.memory(), uid.clone());
+    let (bytes, id) = (outcome.patch.memory_size(), uid.clone());
     let body = offload_without_deadline(bytes, move || write_response(version, &id, Some(&outcome))).await;
-    reply(&uid, body, passage)
+    review_reply(&uid, body, passage)
 }
 
 /// Returns the time limit for the chains of a request. `timeout` is the time for which the caller waits for the reply.
 /// The chains get a little less, because sending the reply takes time, too.
-fn within(timeout: Duration) -> Duration {
+fn chain_time_limit(timeout: Duration) -> Duration {
     /// The time that is reserved for sending the reply to the caller.
     const MARGIN: Duration = Duration::from_millis(250);
     timeout.saturating_sub(MARGIN.min(timeout / 10))
 }
 
-fn reply(uid: &Uid, body: Bytes, passage: Passage) -> Response<Bytes> {
+fn review_reply(uid: &Uid, body: Bytes, passage: Passage) -> Response<Bytes> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Ok(uid) = HeaderValue::from_str(uid.as_str()) {
         headers.insert(REQUEST_ID, uid);
     }
-    passage.mark(response)
+    passage.mark_response(response)
 }
 
 fn rejection_reply(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
-    const END: &str = "rejected";
-    tracing::info!(target: "admittance::layer", end = END, "the request ends here: {message}");
-    Box::new(Passage::Ended(END).mark(status_reply(status, message)))
+    const END_REASON: &str = "rejected";
+    tracing::info!(target: "admittance::layer", end = END_REASON, "the request ends here: {message}");
+    Box::new(Passage::Ended(END_REASON).mark_response(status_reply(status, message)))
 }
 
 fn ensure_chain_exists(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>>> {
@@ -277,16 +279,16 @@ fn ensure_chain_exists(table: &Table, selection: &Selection) -> Result<(), Box<R
     if table.chain(*phase, name).is_some() {
         return Ok(());
     }
-    let other = match phase {
+    let other_phase = match phase {
         Phase::Mutating => Phase::Validating,
         Phase::Validating => Phase::Mutating,
     };
-    let message = if table.chain(other, name).is_some() {
-        let path = match other {
+    let message = if table.chain(other_phase, name).is_some() {
+        let path = match other_phase {
             Phase::Mutating => "mutate",
             Phase::Validating => "validate",
         };
-        format!("the chain {name} is of the phase {other}: use /{path}/{name}")
+        format!("the chain {name} is of the phase {other_phase}: use /{path}/{name}")
     } else {
         let names: Vec<_> = table
             .chains()

@@ -47,7 +47,7 @@ where
     R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let path = query.request.uri().clone();
-    let query_outcome = tokio::time::timeout(limits.time, ask(query, head, inner, limits)).await;
+    let query_outcome = tokio::time::timeout(limits.time, fetch_stored_object(query, head, inner, limits)).await;
     let stop = |end: Response<Bytes>| StopReason::Reply(end.map(R::from));
     let reason = match query_outcome.unwrap_or(Err(StoredObjectError::Late(limits.time))) {
         Ok((state, version)) => {
@@ -61,14 +61,14 @@ where
         Err(StoredObjectError::Replied(reply)) => return Err(StopReason::Reply(reply)),
         Err(StoredObjectError::Failed(error)) => return Err(StopReason::Failed(error)),
         Err(StoredObjectError::Unusable(reason)) => reason,
-        Err(StoredObjectError::NoMemory(error)) => return Err(stop(end(&BodyError::NoMemory(error).end()))),
+        Err(StoredObjectError::NoMemory(error)) => return Err(stop(end(&BodyError::NoMemory(error).end_reason()))),
         Err(StoredObjectError::Late(limit)) => format!("did not arrive within {limit:?}"),
     };
     let reason = &format!("the upstream's reply to GET {path} {reason}");
     Err(stop(end(&EndReason::StoredUnknown { reason })))
 }
 
-async fn ask<S, B, R>(
+async fn fetch_stored_object<S, B, R>(
     query: StoredQuery,
     head: &Parts,
     mut inner: S,
@@ -101,7 +101,7 @@ where
         // client gets the inner service's reply.
         status if status.is_client_error() => {
             return Err(StoredObjectError::Replied(
-                Passage::Ended("refused-by-upstream").mark(reply),
+                Passage::Ended("refused-by-upstream").mark_response(reply),
             ));
         }
         status => return Err(StoredObjectError::Unusable(format!("has the status {status}"))),
@@ -117,7 +117,7 @@ where
         }
         BodyError::Encoded(encoding) => StoredObjectError::Unusable(format!("has the Content-Encoding `{encoding}`")),
     })?;
-    let located_object = query.object(&body);
+    let located_object = query.read_object(&body);
     let object = located_object.map_err(|reason| StoredObjectError::Unusable(format!("has no object: {reason}")))?;
     let state = StoredState {
         object: Some(object),

@@ -6,7 +6,7 @@ use tracing::{Span, field::display};
 /// Reads the trace context from the headers of a request, and removes headers that are invalid, so that they are not
 /// forwarded. It is public for services that should behave like an [`AdmissionLayer`](crate::AdmissionLayer).
 pub fn trace_context(headers: &mut HeaderMap) -> Option<TraceContext> {
-    let context = parse(headers);
+    let context = parse_trace_headers(headers);
     if context.is_none() {
         headers.remove(TRACEPARENT);
         headers.remove(TRACESTATE);
@@ -14,7 +14,7 @@ pub fn trace_context(headers: &mut HeaderMap) -> Option<TraceContext> {
     context
 }
 
-fn parse(headers: &HeaderMap) -> Option<TraceContext> {
+fn parse_trace_headers(headers: &HeaderMap) -> Option<TraceContext> {
     let mut parents = headers.get_all(TRACEPARENT).iter();
     let parent = parents.next()?.to_str().ok()?;
     if parents.next().is_some() {

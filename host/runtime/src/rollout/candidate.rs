@@ -16,8 +16,8 @@ use std::{
 
 use ::metrics::{Counter, counter};
 use admittance_admission::{
-    Deadline, Digest, Effect, Failure, FailureKind, Hook, Request, Response, async_trait, decided_by_candidate,
-    offload_without_deadline,
+    Deadline, Digest, Effect, Failure, FailureKind, Hook, Request, Response, async_trait, offload_without_deadline,
+    record_candidate_decision,
 };
 use admittance_definitions::{RolloutDefinition, Share};
 use futures_util::FutureExt;
@@ -86,7 +86,7 @@ pub(crate) struct Trials {
 }
 
 impl Trials {
-    pub(crate) fn redacting(redact: &[Redaction]) -> Self {
+    pub(crate) fn with_redactions(redact: &[Redaction]) -> Self {
         Self {
             redact: redact.into(),
             ..Self::default()
@@ -130,7 +130,7 @@ impl Hook for HookWithCandidate {
     async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         let by_candidate = self.is_for_candidate(request);
         let hook = if by_candidate {
-            decided_by_candidate();
+            record_candidate_decision();
             &self.candidate
         } else {
             &self.plugin
@@ -138,14 +138,14 @@ impl Hook for HookWithCandidate {
         let answer = hook.admit(request, deadline).await;
         let turn = self.trial.calls.fetch_add(1, Ordering::Relaxed);
         if self.trial.share.is_due(turn) {
-            self.compare(request, &answer, by_candidate);
+            self.compare_in_background(request, &answer, by_candidate);
         }
         answer
     }
 }
 
 impl HookWithCandidate {
-    pub(crate) fn deciding(&self, share: Share) -> Self {
+    pub(crate) fn with_decided_share(&self, share: Share) -> Self {
         Self {
             decides: Some(share),
             ..self.clone()
@@ -161,7 +161,7 @@ impl HookWithCandidate {
 
     /// Either the plugin or the candidate has answered this request: the candidate if `by_candidate` is true. This
     /// method calls the other one of the two in the background, and compares the two answers.
-    fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
+    fn compare_in_background(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
             self.trial.counter("passed-over").increment(1);
@@ -281,7 +281,7 @@ impl Trial {
             share: self.share.to_string(),
             since: self.since,
             same: sum(|kind| kind.same),
-            different: sum(ComparedKind::different),
+            different: sum(ComparedKind::different_count),
             failed: sum(|kind| kind.would_fail),
             passed_over: self.passed_over.load(Ordering::Relaxed),
             rollout: self

@@ -47,7 +47,7 @@ pub(crate) struct Rollouts {
     /// The rollouts that were read from disk at the start. When the first table goes live, its rollouts continue from
     /// here, and all others are dropped.
     stored_progress: Vec<RolloutProgress>,
-    live: Vec<LiveRollout>,
+    live_rollouts: Vec<LiveRollout>,
     pub(super) is_led: bool,
 }
 
@@ -70,49 +70,55 @@ impl Rollouts {
     /// Replaces the rollouts by those of a table that goes live. Returns whether the table begins a new rollout, or
     /// lacks one of the previous rollouts.
     pub(crate) fn adopt(&mut self, rollouts: impl Iterator<Item = Arc<Rollout>>) -> bool {
-        let mut before = std::mem::take(&mut self.live);
+        let mut old_rollouts = std::mem::take(&mut self.live_rollouts);
         let mut is_changed = false;
         for rollout in rollouts {
             let is_same =
                 |progress: &RolloutProgress| progress.stage == rollout.stage && progress.subject == rollout.subject;
-            let previous_rollout = before.extract_if(.., |rollout| is_same(&rollout.progress)).next();
+            let previous_rollout = old_rollouts.extract_if(.., |rollout| is_same(&rollout.progress)).next();
             let stored_rollout = self.stored_progress.extract_if(.., |progress| is_same(progress)).next();
-            self.live.push(match (previous_rollout, stored_rollout) {
+            self.live_rollouts.push(match (previous_rollout, stored_rollout) {
                 (Some(previous), _) => LiveRollout { rollout, ..previous },
-                (None, Some(stored)) => LiveRollout::resumed(rollout, stored),
+                (None, Some(stored)) => LiveRollout::resume(rollout, stored),
                 (None, None) => {
                     is_changed = true;
                     LiveRollout::begin(rollout)
                 }
             });
         }
-        for dropped in &before {
-            let is_replaced = self.live.iter().any(|live| live.rollout.stage == dropped.rollout.stage);
+        for old_rollout in &old_rollouts {
+            let is_replaced = self
+                .live_rollouts
+                .iter()
+                .any(|live| live.rollout.stage == old_rollout.rollout.stage);
             if !is_replaced {
-                metrics::rollout(&dropped.rollout.stage, None, false);
+                metrics::record_rollout(&old_rollout.rollout.stage, None, false);
             }
         }
-        is_changed |= !before.is_empty() || !self.stored_progress.is_empty();
+        is_changed |= !old_rollouts.is_empty() || !self.stored_progress.is_empty();
         self.stored_progress.clear();
         is_changed
     }
 
     pub(crate) fn get(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<RolloutProgress>> {
-        let mut rollouts = self.live.iter();
-        let live = rollouts.find(|live| is_stage(&live.progress.stage, phase, chain, stage))?;
-        Some(live.progress.clone())
+        let mut rollouts = self.live_rollouts.iter();
+        let live_rollout = rollouts.find(|live| is_stage(&live.progress.stage, phase, chain, stage))?;
+        Some(live_rollout.progress.clone())
     }
 
     pub(crate) fn stages(&self) -> Vec<String> {
-        self.live.iter().map(|live| live.progress.stage.clone()).collect()
+        self.live_rollouts
+            .iter()
+            .map(|live| live.progress.stage.clone())
+            .collect()
     }
 
     pub(crate) fn list(&self) -> Vec<RolloutProgress> {
-        self.live.iter().map(|live| (*live.progress).clone()).collect()
+        self.live_rollouts.iter().map(|live| (*live.progress).clone()).collect()
     }
 
     pub(crate) fn next_end(&self) -> Option<Instant> {
-        let ends = self.live.iter().filter_map(|live| live.end);
+        let ends = self.live_rollouts.iter().filter_map(|live| live.end);
         ends.map(|(end, _)| end).min().filter(|_| !self.is_led)
     }
 
@@ -123,15 +129,15 @@ impl Rollouts {
     pub(super) fn advance(&mut self) -> bool {
         let (instant, now) = (Instant::now(), Moment::now());
         let mut is_changed = false;
-        for live in &mut self.live {
-            let is_over = live.end.is_some_and(|end| end.0 <= instant || end.1 <= now);
-            if live.progress.state == RolloutState::Aborted {
+        for live_rollout in &mut self.live_rollouts {
+            let is_over = live_rollout.end.is_some_and(|end| end.0 <= instant || end.1 <= now);
+            if live_rollout.progress.state == RolloutState::Aborted {
                 continue;
             }
-            if let Some(problem) = live.rollout.problem() {
-                live.enter(0, RolloutState::Aborted, Some(problem));
+            if let Some(problem) = live_rollout.rollout.problem() {
+                live_rollout.enter(0, RolloutState::Aborted, Some(problem));
             } else if is_over && !self.is_led {
-                live.begin_next_step();
+                live_rollout.begin_next_step();
             } else {
                 continue;
             }
@@ -148,11 +154,11 @@ impl Rollouts {
             let is_same = |live: &&mut LiveRollout| {
                 live.progress.stage == progress.stage && live.progress.subject == progress.subject
             };
-            let Some(live) = self.live.iter_mut().find(is_same) else {
+            let Some(live_rollout) = self.live_rollouts.iter_mut().find(is_same) else {
                 continue;
             };
-            if progress.rank() > live.progress.rank() {
-                live.follow(progress);
+            if progress.rank() > live_rollout.progress.rank() {
+                live_rollout.follow(progress);
                 is_changed = true;
             }
         }
@@ -166,8 +172,8 @@ impl Rollouts {
         user: Option<&str>,
     ) -> Result<RolloutStatus, RolloutState> {
         use {RolloutAction::*, RolloutState::*};
-        let mut live = self.live.iter_mut();
-        let Some(live) = live.find(|live| live.rollout.stage == stage) else {
+        let mut rollouts = self.live_rollouts.iter_mut();
+        let Some(live) = rollouts.find(|live_rollout| live_rollout.rollout.stage == stage) else {
             return Err(Aborted);
         };
         let (step, state) = (live.progress.step, live.progress.state);
@@ -198,36 +204,36 @@ impl LiveRollout {
             replica: None,
         };
         rollout.restart();
-        let live = Self {
+        let live_rollout = Self {
             end: Some(end_after(rollout.definition.pause)),
             rollout,
             progress: Arc::new(progress),
         };
-        live.publish();
-        live
+        live_rollout.publish();
+        live_rollout
     }
 
     /// Continues a rollout after a restart of this program. A step whose time is over ends now; no step is skipped.
-    fn resumed(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
+    fn resume(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
         let pause = rollout.definition.pause;
         let remaining_time = progress.step_end(&rollout).map(|next| {
             let remainder = next.0.duration_since(Moment::now().0).unwrap_or_default();
             // The system clock may have been set back since the step began. So at most the step's full length remains.
             remainder.min(pause)
         });
-        let live = Self {
+        let live_rollout = Self {
             rollout,
             progress: Arc::new(progress),
             end: remaining_time.map(end_after),
         };
-        live.publish();
-        live
+        live_rollout.publish();
+        live_rollout
     }
 
     fn follow(&mut self, progress: RolloutProgress) {
         let is_next = progress.changes == self.progress.changes + 1;
         self.rollout.restart();
-        *self = Self::resumed(self.rollout.clone(), progress);
+        *self = Self::resume(self.rollout.clone(), progress);
         // If the other replica is ahead of this replica by one change only, it has just made that change, such as the
         // beginning of a step. So the step lasts for its full length from now.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
@@ -263,8 +269,8 @@ impl LiveRollout {
             replica: None,
             ..(*self.progress).clone()
         });
-        let lasts = (state == RolloutState::Progressing).then_some(self.rollout.definition.pause);
-        self.end = lasts.map(end_after);
+        let step_length = (state == RolloutState::Progressing).then_some(self.rollout.definition.pause);
+        self.end = step_length.map(end_after);
         self.publish();
     }
 
@@ -272,8 +278,8 @@ impl LiveRollout {
         let RolloutProgress { stage, state, .. } = &*self.progress;
         let reason = self.progress.reason_and_replica();
         let share = self.progress.share(&self.rollout);
-        metrics::rollout(stage, share, *state == RolloutState::Aborted);
-        let share = percent(share);
+        metrics::record_rollout(stage, share, *state == RolloutState::Aborted);
+        let share = format_share(share);
         if *state == RolloutState::Aborted {
             let reason = reason.as_deref().unwrap_or_default();
             tracing::warn!(
@@ -325,27 +331,27 @@ impl RolloutProgress {
         let counts = rollout.counts();
         RolloutStatus {
             state: self.state,
-            share: percent(self.share(rollout)),
+            share: format_share(self.share(rollout)),
             steps: rollout.definition.shares.iter().map(Share::to_string).collect(),
-            by: rollout.definition.by,
+            by: rollout.definition.rollout_key,
             since: self.since,
             next: self.step_end(rollout),
             reason: self.reason_and_replica(),
             decided: counts.decided_count,
             failed: counts.failed_count,
-            failure_limit: rollout.definition.failures.out_of(counts.decided_count),
+            failure_limit: rollout.definition.failure_limit.allowed_count(counts.decided_count),
             compared: counts.compared_count,
             refused: counts.refused_count,
-            refusal_limit: rollout.definition.refusals.out_of(counts.compared_count),
+            refusal_limit: rollout.definition.refusal_limit.allowed_count(counts.compared_count),
         }
     }
 }
 
-/// Returns the time that is `rest` from now, in the monotonic clock and in the system clock.
-fn end_after(rest: Duration) -> (Instant, Moment) {
-    (Instant::now() + rest, Moment(Moment::now().0 + rest))
+/// Returns the time that is `duration` from now, in the monotonic clock and in the system clock.
+fn end_after(duration: Duration) -> (Instant, Moment) {
+    (Instant::now() + duration, Moment(Moment::now().0 + duration))
 }
 
-fn percent(share: Option<Share>) -> String {
+fn format_share(share: Option<Share>) -> String {
     share.map_or_else(|| "0%".to_owned(), |share| share.to_string())
 }

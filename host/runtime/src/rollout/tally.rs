@@ -59,8 +59,8 @@ impl Rollout {
     }
 
     pub(crate) fn count_decided(&self, is_failure: bool) {
-        metrics::rollout_request(&self.stage, if is_failure { "failed" } else { "decided" });
-        self.count(|counts| {
+        metrics::count_rollout_request(&self.stage, if is_failure { "failed" } else { "decided" });
+        self.change_counts(|counts| {
             counts.decided_count += 1;
             counts.failed_count += u64::from(is_failure);
         });
@@ -70,9 +70,9 @@ impl Rollout {
     /// whether only the candidate denied the request.
     pub(crate) fn count_compared(&self, is_refusal: bool) {
         if is_refusal {
-            metrics::rollout_request(&self.stage, "refused");
+            metrics::count_rollout_request(&self.stage, "refused");
         }
-        self.count(|counts| {
+        self.change_counts(|counts| {
             counts.compared_count += 1;
             counts.refused_count += u64::from(is_refusal);
         });
@@ -90,7 +90,7 @@ impl Rollout {
         self.counts.lock().problem.clone()
     }
 
-    fn count(&self, change: impl FnOnce(&mut StepCounts)) {
+    fn change_counts(&self, change: impl FnOnce(&mut StepCounts)) {
         let mut counts = self.counts.lock();
         // The counts start again from 0 when they are as old as a step is long. Otherwise, a candidate with many old
         // successes would need very many new failures before it reaches a limit that is a share.
@@ -99,14 +99,14 @@ impl Rollout {
         }
         change(&mut counts);
         if counts.problem.is_none() {
-            counts.problem = self.problem_in(&counts);
+            counts.problem = self.find_problem(&counts);
             if counts.problem.is_some() {
                 self.limit_reached.notify_one();
             }
         }
     }
 
-    fn problem_in(&self, counts: &StepCounts) -> Option<String> {
+    fn find_problem(&self, counts: &StepCounts) -> Option<String> {
         let StepCounts {
             decided_count,
             failed_count,
@@ -114,13 +114,13 @@ impl Rollout {
             refused_count,
             ..
         } = counts;
-        let (failures, refusals) = (self.definition.failures, self.definition.refusals);
-        if *failed_count >= failures.out_of(*decided_count) {
+        let (failures, refusals) = (self.definition.failure_limit, self.definition.refusal_limit);
+        if *failed_count >= failures.allowed_count(*decided_count) {
             return Some(format!(
                 "the candidate failed for {failed_count} of {decided_count} requests; the limit is {failures}"
             ));
         }
-        (*refused_count >= refusals.out_of(*compared_count)).then(|| {
+        (*refused_count >= refusals.allowed_count(*compared_count)).then(|| {
             format!(
                 "the candidate denied {refused_count} of {compared_count} compared requests that the plugin does not deny; the limit \
                  is {refusals}"

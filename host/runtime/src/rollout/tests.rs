@@ -21,17 +21,17 @@ fn definition(rollout: &str) -> RolloutDefinition {
     chains.remove(0).stages.remove(0).candidate.unwrap().rollout.unwrap()
 }
 
-fn rollout(subject: &str, definition_text: &str) -> Arc<Rollout> {
-    let (subject, limit_reached) = (Digest::of(subject), Arc::new(Notify::new()));
+fn new_rollout(subject: &str, definition_text: &str) -> Arc<Rollout> {
+    let (subject, limit_reached) = (Digest::of_bytes(subject), Arc::new(Notify::new()));
     Arc::new(Rollout::new(STAGE, subject, definition(definition_text), limit_reached))
 }
 
 /// Creates a rollout that has three steps of ten minutes each.
-fn three() -> Arc<Rollout> {
-    rollout("one", "{ steps: [10, 50, 100] }")
+fn three_step_rollout() -> Arc<Rollout> {
+    new_rollout("one", "{ steps: [10, 50, 100] }")
 }
 
-fn live(rollout: &Arc<Rollout>) -> Rollouts {
+fn live_rollouts(rollout: &Arc<Rollout>) -> Rollouts {
     let mut rollouts = Rollouts::default();
     assert!(rollouts.adopt([rollout.clone()].into_iter()), "it begins");
     rollouts
@@ -54,8 +54,8 @@ use RolloutState::{Aborted, Completed, Paused, Progressing};
 
 #[tokio::test(start_paused = true)]
 async fn the_steps_of_a_rollout_begin_automatically() {
-    let rollout = three();
-    let mut rollouts = live(&rollout);
+    let rollout = three_step_rollout();
+    let mut rollouts = live_rollouts(&rollout);
     for (state, share) in [(Progressing, "10%"), (Progressing, "50%"), (Progressing, "100%")] {
         assert_eq!(shown_status(&rollouts, &rollout), (state, share.to_owned(), None));
         assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(10)));
@@ -72,8 +72,8 @@ async fn the_steps_of_a_rollout_begin_automatically() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_with_one_step_completes_after_a_pause() {
-    let rollout = rollout("one", "{ percent: 20 }");
-    let mut rollouts = live(&rollout);
+    let rollout = new_rollout("one", "{ percent: 20 }");
+    let mut rollouts = live_rollouts(&rollout);
     advance(minutes(10)).await;
     assert!(rollouts.advance());
     assert_eq!(shown_status(&rollouts, &rollout), (Completed, "20%".to_owned(), None));
@@ -81,8 +81,8 @@ async fn a_rollout_with_one_step_completes_after_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn each_state_of_a_rollout_allows_only_some_user_actions() {
-    let rollout = three();
-    let mut rollouts = live(&rollout);
+    let rollout = three_step_rollout();
+    let mut rollouts = live_rollouts(&rollout);
     for (action, expected) in [
         (Next, Ok((Progressing, "50%", None))),
         (Pause, Ok((Paused, "50%", Some("paused by ops")))),
@@ -99,8 +99,8 @@ async fn each_state_of_a_rollout_allows_only_some_user_actions() {
         (Pause, Err(Aborted)),
         (Resume, Ok((Progressing, "10%", None))),
     ] {
-        let steered = rollouts.steer(STAGE, action, Some("ops"));
-        match (steered, expected) {
+        let steer_result = rollouts.steer(STAGE, action, Some("ops"));
+        match (steer_result, expected) {
             (Ok(status), Ok((state, share, reason))) => {
                 assert_eq!((status.state, status.share.as_str()), (state, share), "{action}");
                 assert_eq!(status.reason.as_deref(), reason, "{action}");
@@ -115,22 +115,25 @@ async fn each_state_of_a_rollout_allows_only_some_user_actions() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
-    let first = three();
-    let mut rollouts = live(&first);
+    let old_rollout = three_step_rollout();
+    let mut rollouts = live_rollouts(&old_rollout);
     rollouts.steer(STAGE, Next, None).unwrap();
     advance(minutes(4)).await;
-    let second = three();
-    assert!(!rollouts.adopt([second.clone()].into_iter()));
-    assert_eq!(shown_status(&rollouts, &second).1, "50%");
+    let same_rollout = three_step_rollout();
+    assert!(!rollouts.adopt([same_rollout.clone()].into_iter()));
+    assert_eq!(shown_status(&rollouts, &same_rollout).1, "50%");
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(6)));
     for _ in 0..5 {
-        second.count_decided(true);
+        same_rollout.count_decided(true);
     }
     assert!(rollouts.advance());
-    assert_eq!(shown_status(&rollouts, &second).0, Aborted);
-    let other = rollout("two", "{ steps: [10, 50, 100] }");
-    assert!(rollouts.adopt([other.clone()].into_iter()));
-    assert_eq!(shown_status(&rollouts, &other), (Progressing, "10%".to_owned(), None));
+    assert_eq!(shown_status(&rollouts, &same_rollout).0, Aborted);
+    let other_rollout = new_rollout("two", "{ steps: [10, 50, 100] }");
+    assert!(rollouts.adopt([other_rollout.clone()].into_iter()));
+    assert_eq!(
+        shown_status(&rollouts, &other_rollout),
+        (Progressing, "10%".to_owned(), None)
+    );
     assert!(rollouts.adopt(std::iter::empty()));
     assert!(rollouts.get(Phase::Mutating, "pods", "images").is_none());
     assert_eq!(rollouts.next_end(), None);
@@ -138,8 +141,8 @@ async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_continues_after_a_restart() {
-    let rollout = three();
-    let mut rollouts = live(&rollout);
+    let rollout = three_step_rollout();
+    let mut rollouts = live_rollouts(&rollout);
     rollouts.steer(STAGE, Next, None).unwrap();
     let stored_json = serde_json::to_string(&rollouts.list()).unwrap();
     let restart = |rollout: &Arc<Rollout>| {
@@ -147,7 +150,7 @@ async fn a_rollout_continues_after_a_restart() {
         let is_changed = rollouts.adopt([rollout.clone()].into_iter());
         (rollouts, is_changed)
     };
-    let (mut restarted_rollouts, is_changed) = restart(&three());
+    let (mut restarted_rollouts, is_changed) = restart(&three_step_rollout());
     assert!(!is_changed);
     assert_eq!(
         shown_status(&restarted_rollouts, &rollout),
@@ -163,19 +166,19 @@ async fn a_rollout_continues_after_a_restart() {
     advance(remaining_time).await;
     assert!(restarted_rollouts.advance());
     assert_eq!(shown_status(&restarted_rollouts, &rollout).1, "100%");
-    let other = super::tests::rollout("two", "{ percent: 20 }");
-    let (restarted_rollouts, is_changed) = restart(&other);
+    let other_rollout = super::tests::new_rollout("two", "{ percent: 20 }");
+    let (restarted_rollouts, is_changed) = restart(&other_rollout);
     assert!(is_changed);
     assert_eq!(
-        shown_status(&restarted_rollouts, &other),
+        shown_status(&restarted_rollouts, &other_rollout),
         (Progressing, "20%".to_owned(), None)
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_expired_while_the_host_was_stopped_ends_on_restart() {
-    let rollout = three();
-    let stored_json = serde_json::to_value(live(&rollout).list()).unwrap();
+    let rollout = three_step_rollout();
+    let stored_json = serde_json::to_value(live_rollouts(&rollout).list()).unwrap();
     let mut stored_rollouts = serde_json::from_value::<Vec<serde_json::Value>>(stored_json).unwrap();
     let since = Moment(Moment::now().0 - minutes(60));
     stored_rollouts[0]["since"] = serde_json::to_value(since).unwrap();
@@ -215,12 +218,12 @@ async fn a_rollout_that_reaches_a_limit_is_aborted() {
         );
         let rollout = Rollout::new(
             STAGE,
-            Digest::of(""),
+            Digest::of_bytes(""),
             definition(definition_text),
             limit_reached.clone(),
         );
         let rollout = Arc::new(rollout);
-        let mut rollouts = live(&rollout);
+        let mut rollouts = live_rollouts(&rollout);
         for number in 0..decided {
             rollout.count_decided(number < failed);
         }
@@ -246,8 +249,8 @@ async fn a_rollout_that_reaches_a_limit_is_aborted() {
 
 #[tokio::test(start_paused = true)]
 async fn limits_of_a_rollout_are_counted_anew_after_each_pause() {
-    let rollout = rollout("one", "{ percent: 10 }");
-    let mut rollouts = live(&rollout);
+    let rollout = new_rollout("one", "{ percent: 10 }");
+    let mut rollouts = live_rollouts(&rollout);
     for _ in 0..4 {
         rollout.count_decided(true);
     }
@@ -278,8 +281,8 @@ fn exchange(one: &mut Rollouts, other: &mut Rollouts) {
 
 #[tokio::test(start_paused = true)]
 async fn replicas_adopt_the_latest_change_of_any_replica() {
-    let rollouts = [three(), three()];
-    let [mut one, mut other] = rollouts.each_ref().map(live);
+    let rollouts = [three_step_rollout(), three_step_rollout()];
+    let [mut first_replica, mut second_replica] = rollouts.each_ref().map(live_rollouts);
     let state_and_share = |replica: &Rollouts| {
         let (state, share, _) = shown_status(replica, &rollouts[0]);
         (state, share)
@@ -298,51 +301,54 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
         ((None, Some(Resume)), (Progressing, "10%")),
         ((None, Some(Next)), (Progressing, "50%")),
     ] {
-        for (replica, action) in [(&mut one, actions.0), (&mut other, actions.1)] {
+        for (replica, action) in [(&mut first_replica, actions.0), (&mut second_replica, actions.1)] {
             if let Some(action) = action {
                 replica.steer(STAGE, action, Some("ops")).unwrap();
             }
         }
-        exchange(&mut one, &mut other);
+        exchange(&mut first_replica, &mut second_replica);
         let expected = (expected.0, expected.1.to_owned());
         assert_eq!(
-            (state_and_share(&one), state_and_share(&other)),
+            (state_and_share(&first_replica), state_and_share(&second_replica)),
             (expected.clone(), expected),
             "{actions:?}"
         );
-        assert_eq!(one.next_end(), other.next_end(), "{actions:?}");
+        assert_eq!(first_replica.next_end(), second_replica.next_end(), "{actions:?}");
     }
     for _ in 0..5 {
         rollouts[1].count_decided(true);
     }
-    one.steer(STAGE, Next, None).unwrap();
-    one.steer(STAGE, Pause, None).unwrap();
-    assert!(other.advance());
-    exchange(&mut one, &mut other);
-    assert_eq!(shown_status(&one, &rollouts[0]), shown_status(&other, &rollouts[1]));
-    assert_eq!(state_and_share(&one).0, Aborted);
+    first_replica.steer(STAGE, Next, None).unwrap();
+    first_replica.steer(STAGE, Pause, None).unwrap();
+    assert!(second_replica.advance());
+    exchange(&mut first_replica, &mut second_replica);
+    assert_eq!(
+        shown_status(&first_replica, &rollouts[0]),
+        shown_status(&second_replica, &rollouts[1])
+    );
+    assert_eq!(state_and_share(&first_replica).0, Aborted);
 
-    let mut late_replica = live(&rollouts[0]);
-    exchange(&mut late_replica, &mut one);
+    let mut late_replica = live_rollouts(&rollouts[0]);
+    exchange(&mut late_replica, &mut first_replica);
     assert_eq!(state_and_share(&late_replica).0, Aborted);
-    let mut another = Rollouts::default();
-    another.adopt([rollout("two", "{ percent: 20 }")].into_iter());
-    assert!(!another.follow(one.list()));
+    let mut replica_of_other_rollout = Rollouts::default();
+    replica_of_other_rollout.adopt([new_rollout("two", "{ percent: 20 }")].into_iter());
+    assert!(!replica_of_other_rollout.follow(first_replica.list()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn replicas_agree_on_a_rollout_although_their_clocks_differ() {
-    let rollout = three();
-    let [mut leader, mut other] = [live(&rollout), live(&rollout)];
-    other.set_led(true);
-    assert_eq!(other.next_end(), None);
+    let rollout = three_step_rollout();
+    let [mut leader, mut follower] = [live_rollouts(&rollout), live_rollouts(&rollout)];
+    follower.set_led(true);
+    assert_eq!(follower.next_end(), None);
     advance(minutes(10)).await;
-    assert!(!other.advance(), "the leader begins the steps");
+    assert!(!follower.advance(), "the leader begins the steps");
     assert!(leader.advance());
     for (minutes_ahead, action) in [(-60, Pause), (60, Resume)] {
         leader.steer(STAGE, action, None).unwrap();
-        let mut reported = leader.list();
-        for progress in &mut reported {
+        let mut reported_progress = leader.list();
+        for progress in &mut reported_progress {
             let shift = minutes(60);
             if minutes_ahead < 0 {
                 progress.since.0 -= shift
@@ -350,13 +356,13 @@ async fn replicas_agree_on_a_rollout_although_their_clocks_differ() {
                 progress.since.0 += shift
             }
         }
-        other.follow(reported);
+        follower.follow(reported_progress);
         let state = |replica: &Rollouts| shown_status(replica, &rollout).0;
-        assert_eq!(state(&other), state(&leader), "{minutes_ahead}");
+        assert_eq!(state(&follower), state(&leader), "{minutes_ahead}");
     }
-    other.set_led(false);
-    assert_eq!(other.next_end(), Some(Instant::now() + minutes(10)));
+    follower.set_led(false);
+    assert_eq!(follower.next_end(), Some(Instant::now() + minutes(10)));
     advance(minutes(10)).await;
-    assert!(other.advance());
-    assert_eq!(shown_status(&other, &rollout).1, "100%");
+    assert!(follower.advance());
+    assert_eq!(shown_status(&follower, &rollout).1, "100%");
 }

@@ -76,7 +76,7 @@ impl ComparedKind {
     pub(crate) const OTHER_KINDS: &str = "other kinds";
 
     /// Returns the number of calls for which the candidate's answer differed from the plugin's answer with this effect.
-    pub fn with_effect(&self, effect: DifferenceEffect) -> u64 {
+    pub fn count_with_effect(&self, effect: DifferenceEffect) -> u64 {
         match effect {
             DifferenceEffect::Deny => self.would_deny,
             DifferenceEffect::Allow => self.would_allow,
@@ -85,7 +85,7 @@ impl ComparedKind {
         }
     }
 
-    pub(crate) fn with_effect_mut(&mut self, effect: DifferenceEffect) -> &mut u64 {
+    pub(crate) fn count_with_effect_mut(&mut self, effect: DifferenceEffect) -> &mut u64 {
         match effect {
             DifferenceEffect::Deny => &mut self.would_deny,
             DifferenceEffect::Allow => &mut self.would_allow,
@@ -95,8 +95,8 @@ impl ComparedKind {
     }
 
     /// Returns the number of calls for which the answers differed.
-    pub fn different(&self) -> u64 {
-        let counts = DifferenceEffect::ALL.map(|effect| self.with_effect(effect));
+    pub fn different_count(&self) -> u64 {
+        let counts = DifferenceEffect::ALL.map(|effect| self.count_with_effect(effect));
         counts.into_iter().sum()
     }
 }
@@ -119,7 +119,7 @@ keywords!(DifferenceEffect, "effect of a candidate": Deny = "deny", Allow = "all
 
 impl CandidateReport {
     /// Removes the values that the samples' patches write, because such values are parts of objects. Paths are kept.
-    pub fn without_values(&mut self) {
+    pub fn remove_values(&mut self) {
         let answers = self
             .samples
             .iter_mut()

@@ -94,7 +94,7 @@ pub fn describe_metrics() {
     }
 }
 
-pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
+pub(crate) fn record_replicas(status: &ReplicasStatus, is_ready: bool) {
     let alive = status.replicas.iter().filter(|replica| replica.alive);
     #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
     let [alive, waiting] = [alive.count(), status.waiting.len()].map(|number| number as f64);
@@ -104,16 +104,16 @@ pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
 }
 
 /// Sets the failure counters of each stage to 0, so that its first failure is visible as an increase.
-pub(crate) fn stages_live(chains: &[Arc<LiveChain>]) {
+pub(crate) fn register_stage_metrics(chains: &[Arc<LiveChain>]) {
     for chain in chains {
         for stage in &chain.stages {
             let policy = match stage.spec.mode {
                 Mode::Enforce => stage.spec.failure_policy,
                 Mode::Audit => FailurePolicy::Ignore,
             };
-            if stage.statistics.lacks_metrics(policy) {
+            if stage.statistics.replace_metrics_policy(policy) {
                 for kind in failures_of(stage) {
-                    stage_failures(chain.phase, &chain.name, &stage.spec.name, kind, policy).absolute(0);
+                    stage_failure_counter(chain.phase, &chain.name, &stage.spec.name, kind, policy).absolute(0);
                 }
             }
             if let Some(trial) = stage.trial() {
@@ -140,7 +140,7 @@ fn failures_of(stage: &LiveStage) -> impl Iterator<Item = FailureKind> {
     })
 }
 
-fn stage_failures(
+fn stage_failure_counter(
     phase: Phase,
     chain: &Arc<str>,
     stage: &Arc<str>,
@@ -157,53 +157,53 @@ fn stage_failures(
     )
 }
 
-pub(crate) fn table_made(is_live: bool) {
+pub(crate) fn count_table(is_live: bool) {
     let result = if is_live { "live" } else { "failed" };
     counter!(TABLES, "result" => result).increment(1);
 }
 
-pub(crate) fn write_failed(directory: &'static str) {
+pub(crate) fn count_write_failure(directory: &'static str) {
     counter!(WRITE_FAILURES, "directory" => directory).increment(1);
 }
 
-pub(crate) fn table_live(revision: u64, hash: Digest, is_current: bool) {
+pub(crate) fn record_live_table(revision: u64, hash: Digest, is_current: bool) {
     #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
     gauge!(REVISION).set(revision as f64);
-    gauge!(HASH).set(hash::number(hash));
+    gauge!(HASH).set(hash::metric_value(hash));
     gauge!(CURRENT).set(if is_current { 1.0 } else { 0.0 });
 }
 
-pub(crate) fn bad_definition(path: &Path, is_bad: bool) {
+pub(crate) fn record_bad_definition(path: &Path, is_bad: bool) {
     let definition = path.display().to_string();
     gauge!(BAD_DEFINITION, "definition" => definition).set(if is_bad { 1.0 } else { 0.0 });
 }
 
-pub(crate) fn stage_disabled(stage: &str, is_disabled: bool) {
+pub(crate) fn record_disabled_stage(stage: &str, is_disabled: bool) {
     gauge!(STAGE_DISABLED, "stage" => stage.to_owned()).set(if is_disabled { 1.0 } else { 0.0 });
 }
 
-pub(crate) fn rollout(stage: &str, share: Option<Share>, is_aborted: bool) {
+pub(crate) fn record_rollout(stage: &str, share: Option<Share>, is_aborted: bool) {
     let share = share.map_or(0.0, |share| f64::from(share.parts_of_ten_thousand()) / 1e4);
     gauge!(ROLLOUT_SHARE, "stage" => stage.to_owned()).set(share);
     gauge!(ROLLOUT_ABORTED, "stage" => stage.to_owned()).set(if is_aborted { 1.0 } else { 0.0 });
     for result in ["decided", "failed", "refused"] {
-        rollout_requests(stage, result).absolute(0);
+        rollout_request_counter(stage, result).absolute(0);
     }
 }
 
-pub(crate) fn rollout_request(stage: &str, result: &'static str) {
-    rollout_requests(stage, result).increment(1);
+pub(crate) fn count_rollout_request(stage: &str, result: &'static str) {
+    rollout_request_counter(stage, result).increment(1);
 }
 
-fn rollout_requests(stage: &str, result: &'static str) -> Counter {
+fn rollout_request_counter(stage: &str, result: &'static str) -> Counter {
     counter!(ROLLOUT_REQUESTS, "stage" => stage.to_owned(), "result" => result)
 }
 
-pub(crate) fn exception_ends(exception: &str, end: Duration) {
+pub(crate) fn record_exception_end(exception: &str, end: Duration) {
     gauge!(EXCEPTION_EXPIRY, "exception" => exception.to_owned()).set(end.as_secs_f64());
 }
 
-pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
+pub(crate) fn stage_duration_histogram(row: &TraceRow) -> Histogram {
     histogram!(
         STAGE_DURATION,
         "phase" => row.phase.as_str(),
@@ -247,7 +247,7 @@ fn record_rows(outcome: &Outcome) {
             .increment(1);
         }
         if let StageResult::Failed { failure, policy } = &row.result {
-            stage_failures(row.phase, &row.chain, &row.stage, failure.kind, *policy).increment(1);
+            stage_failure_counter(row.phase, &row.chain, &row.stage, failure.kind, *policy).increment(1);
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct StageStatistics(Mutex<StageCounts>);
 #[derive(Debug)]
 struct StageCounts {
     since: Moment,
-    results: Results,
+    results: ResultCounts,
     state: StageState,
     last_failure: Option<FailureStatus>,
     /// The counts of the last minutes; `None` before the first call, to save memory for stages that are never called.
@@ -67,7 +67,7 @@ impl Default for StageStatistics {
     fn default() -> Self {
         Self(Mutex::new(StageCounts {
             since: Moment::now(),
-            results: Results::default(),
+            results: ResultCounts::default(),
             state: StageState::Idle,
             last_failure: None,
             recent: None,
@@ -80,13 +80,13 @@ impl Default for StageStatistics {
 impl StageStatistics {
     /// Records the stage's failure policy. Returns `true` if the policy is new or has changed; the caller then sets the
     /// failure counters for this policy to 0.
-    pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
+    pub(crate) fn replace_metrics_policy(&self, policy: FailurePolicy) -> bool {
         let mut counts = self.0.lock();
         counts.metrics.replace(policy) != Some(policy)
     }
 
     pub(crate) fn record(&self, row: &TraceRow) {
-        let Some(index) = index(&row.result) else { return };
+        let Some(index) = result_index(&row.result) else { return };
         let mut counts = self.0.lock();
         if let Some(count) = counts.results.get_mut(index) {
             *count += 1;
@@ -107,7 +107,7 @@ impl StageStatistics {
         };
         if let Some(durations) = durations.get_mut(index) {
             durations
-                .get_or_insert_with(|| metrics::stage_durations(row))
+                .get_or_insert_with(|| metrics::stage_duration_histogram(row))
                 .record(row.duration);
         }
     }
@@ -142,9 +142,9 @@ fn failure_status(failure: &Failure) -> FailureStatus {
 }
 
 /// The number of calls with each result: allowed, changed, denied and failed, in this order.
-type Results = [u64; 4];
+type ResultCounts = [u64; 4];
 
-fn index(result: &StageResult) -> Option<usize> {
+fn result_index(result: &StageResult) -> Option<usize> {
     match result {
         StageResult::Allowed => Some(0),
         StageResult::Changed(_) => Some(1),
@@ -164,7 +164,7 @@ struct CallWindow {
 #[derive(Debug)]
 struct Period {
     start: Instant,
-    results: Results,
+    results: ResultCounts,
     durations: Histogram<u32>,
 }
 
@@ -173,7 +173,7 @@ struct Period {
 const PERIOD: Duration = Duration::from_secs(300);
 
 /// The longest duration that is recorded, in microseconds: one minute, which is longer than any timeout.
-const LONGEST: u64 = 60_000_000;
+const DURATION_MICROSECONDS_MAX: u64 = 60_000_000;
 
 impl CallWindow {
     fn new(now: Instant) -> Self {
@@ -233,7 +233,7 @@ impl Period {
     fn new(now: Instant) -> Self {
         Self {
             start: now,
-            results: Results::default(),
+            results: ResultCounts::default(),
             durations: histogram(2),
         }
     }
@@ -244,14 +244,14 @@ impl Period {
 
     fn reset(&mut self, now: Instant) {
         self.start = now;
-        self.results = Results::default();
+        self.results = ResultCounts::default();
         self.durations.reset();
     }
 }
 
 pub(super) fn record_duration(durations: &mut Histogram<u32>, duration: Duration) {
     let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    let _ = durations.record(microseconds.clamp(1, LONGEST));
+    let _ = durations.record(microseconds.clamp(1, DURATION_MICROSECONDS_MAX));
 }
 
 /// Creates a histogram with a precision of `digits` decimal digits. It grows as longer durations are recorded.

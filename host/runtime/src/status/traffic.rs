@@ -16,7 +16,7 @@ use thread_local::ThreadLocal;
 use super::statistics::{histogram, record_duration};
 use crate::decisions::DecisionVerdict;
 
-const HOUR: u64 = 60;
+const MINUTES_PER_HOUR: u64 = 60;
 
 /// The number and the durations of the requests that matched a chain during some time, which is at most an hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,10 +75,10 @@ impl Traffic {
 
     /// Counts a request that ended at `now` with this verdict and duration.
     pub fn record(&self, verdict: DecisionVerdict, duration: Duration, now: Instant) {
-        let number = self.minute(now);
+        let number = self.minute_number(now);
         let mut minutes = self.threads.get_or_default().lock();
         if minutes.back().is_none_or(|newest| newest.number < number) {
-            minutes.retain(|minute| minute.number + 2 * HOUR > number);
+            minutes.retain(|minute| minute.number + 2 * MINUTES_PER_HOUR > number);
             minutes.push_back(Arc::new(CountedMinute::new(number)));
         }
         if let Some(newest) = minutes.back_mut() {
@@ -88,20 +88,20 @@ impl Traffic {
 
     pub(crate) fn hours(&self, now: Instant) -> [TrafficHour; 2] {
         let threads: Vec<_> = self.threads.iter().map(|minutes| minutes.lock().clone()).collect();
-        let now = self.minute(now);
-        [0, HOUR].map(|back| hour(&threads, now.checked_sub(back)))
+        let now = self.minute_number(now);
+        [0, MINUTES_PER_HOUR].map(|back| traffic_hour(&threads, now.checked_sub(back)))
     }
 
-    fn minute(&self, now: Instant) -> u64 {
+    fn minute_number(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.start).as_secs() / 60
     }
 }
 
 /// Returns the counts of the hour that ends with the minute `last`. Minutes are numbered from the start of the
 /// counting. If `last` is `None`, all counts are 0.
-fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
+fn traffic_hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let mut total = CountedMinute::new(0);
-    let counts = (0..HOUR).rev().map(|back| {
+    let counts = (0..MINUTES_PER_HOUR).rev().map(|back| {
         let number = last.and_then(|last| last.checked_sub(back));
         let mut minute_total = CountedMinute::new(0);
         for minute in threads.iter().flatten().filter(|minute| Some(minute.number) == number) {
@@ -165,7 +165,7 @@ mod tests {
         Duration::from_secs(60 * count)
     }
 
-    fn requests(hour: &TrafficHour) -> Vec<u64> {
+    fn requests_per_minute(hour: &TrafficHour) -> Vec<u64> {
         hour.minutes.iter().map(|minute| minute.requests).collect()
     }
 
@@ -181,9 +181,9 @@ mod tests {
         record(DecisionVerdict::Denied, 1);
         record(DecisionVerdict::Deadline, 61);
         let [last, before] = traffic.hours(start + minutes(61));
-        assert_eq!(requests(&last)[59], 1);
+        assert_eq!(requests_per_minute(&last)[59], 1);
         assert_eq!((last.total.requests, last.total.failed), (1, 1));
-        assert_eq!(requests(&before)[58..], [1, 2]);
+        assert_eq!(requests_per_minute(&before)[58..], [1, 2]);
         let total = before.total;
         assert_eq!((total.requests, total.changed, total.denied), (3, 1, 1));
         let [last, before] = traffic.hours(start + minutes(121));
@@ -211,7 +211,7 @@ mod tests {
             }
         });
         let [last, _] = traffic.hours(start + minutes(3));
-        assert_eq!(requests(&last)[56..], [4, 3, 2, 1]);
+        assert_eq!(requests_per_minute(&last)[56..], [4, 3, 2, 1]);
         assert_eq!((last.total.requests, last.total.denied), (10, 10));
     }
 
@@ -225,8 +225,14 @@ mod tests {
             }
             let [last, before] = traffic.hours(start + minutes(minute));
             let expected = |back: u64| minute.checked_sub(back).map_or(0, |minute| minute % 3 + 1);
-            assert_eq!(requests(&last), (0..60).rev().map(expected).collect::<Vec<_>>());
-            assert_eq!(requests(&before), (60..120).rev().map(expected).collect::<Vec<_>>());
+            assert_eq!(
+                requests_per_minute(&last),
+                (0..60).rev().map(expected).collect::<Vec<_>>()
+            );
+            assert_eq!(
+                requests_per_minute(&before),
+                (60..120).rev().map(expected).collect::<Vec<_>>()
+            );
         }
     }
 

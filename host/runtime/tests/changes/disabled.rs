@@ -7,7 +7,7 @@ use admittance::{
     admission::{GroupVersionKind, Operation, Request, SkipReason, StageResult},
 };
 
-use crate::scene::{ChangesScene, application_by, chain, live};
+use crate::scene::{ChangesScene, chain, change_options_by, live_summary};
 
 async fn disable(host: &Host, stage: &str) {
     let options = DisableOptions {
@@ -29,7 +29,7 @@ async fn skipped_stages(host: &Host) -> Vec<String> {
         .collect()
 }
 
-fn missing(host: &Host) -> Vec<String> {
+fn missing_stages(host: &Host) -> Vec<String> {
     let missing = host.status().disabled_missing;
     missing.into_iter().map(|disabled| disabled.stage).collect()
 }
@@ -42,26 +42,26 @@ async fn a_stage_stays_disabled_when_definitions_change() {
     let host = scene.start().await.unwrap();
     disable(&host, "a/hook").await;
     assert_eq!(skipped_stages(&host).await, ["a"]);
-    assert_eq!(live(&host), "1 a=1 b=1");
+    assert_eq!(live_summary(&host), "1 a=1 b=1");
 
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(
-        (skipped_stages(&host).await, live(&host).as_str()),
+        (skipped_stages(&host).await, live_summary(&host).as_str()),
         (vec!["a".to_owned()], "2 a=2 b=1")
     );
     host.rollback(1, None).await.unwrap();
     assert_eq!(skipped_stages(&host).await, ["a"]);
 
-    host.delete(&"AdmissionChain/a".parse().unwrap(), &application_by("ci"))
+    host.delete(&"AdmissionChain/a".parse().unwrap(), &change_options_by("ci"))
         .await
         .unwrap();
-    assert_eq!(missing(&host), ["Mutating:a/hook"]);
+    assert_eq!(missing_stages(&host), ["Mutating:a/hook"]);
     disable(&host, "b/hook").await;
-    host.apply(&chain("a", "3"), "new", &application_by("ci"))
+    host.apply(&chain("a", "3"), "new", &change_options_by("ci"))
         .await
         .unwrap();
-    assert_eq!(missing(&host), [""; 0]);
+    assert_eq!(missing_stages(&host), [""; 0]);
     assert_eq!(skipped_stages(&host).await, ["a", "b"]);
 
     host.enable(&"b/hook".parse().unwrap(), None).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
     host.reload().await.unwrap_err();
     disable(&host, "a/hook").await;
     assert_eq!(
-        (skipped_stages(&host).await, live(&host).as_str()),
+        (skipped_stages(&host).await, live_summary(&host).as_str()),
         (vec!["a".to_owned()], "1 a=1 !")
     );
     drop(host);
@@ -86,7 +86,7 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
     // history, and the stage `a` must still be disabled in it.
     let host = scene.start().await.unwrap();
     assert_eq!(
-        (skipped_stages(&host).await, live(&host).as_str()),
+        (skipped_stages(&host).await, live_summary(&host).as_str()),
         (vec!["a".to_owned()], "1 a=1 !")
     );
 }

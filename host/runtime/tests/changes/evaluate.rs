@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{
     guest::Guest,
-    scene::{ChangesScene, chain, live, plugin},
+    scene::{ChangesScene, chain, live_summary, plugin},
 };
 
-const DENY: &str = "apiVersion: admittance.dev/v1alpha1
+const OWNERS_CHAIN: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: owners }
 spec:
@@ -29,7 +29,7 @@ spec:
 fn pod(labels: Value) -> Request {
     let object =
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "prod", "labels": labels}});
-    Request::described(Object::from_value(object), None, None, None, None).unwrap()
+    Request::from_objects(Object::from_value(object), None, None, None, None).unwrap()
 }
 
 async fn start(scene: &ChangesScene, sandbox: SandboxConfig) -> Host {
@@ -43,7 +43,7 @@ async fn start(scene: &ChangesScene, sandbox: SandboxConfig) -> Host {
         .unwrap()
 }
 
-fn small() -> SandboxConfig {
+fn small_sandbox() -> SandboxConfig {
     let mut sandbox = SandboxConfig::default();
     sandbox.calls_in_flight = 1;
     sandbox
@@ -54,19 +54,21 @@ async fn evaluate(host: &Host, text: &str, request: Request) -> Result<Evaluatio
     host.evaluate(chains, request, &EvaluateOptions::default()).await
 }
 
-fn module(scene: &ChangesScene, file: &str, guest: &Guest) {
+fn write_module(scene: &ChangesScene, file: &str, guest: &Guest) {
     fs::write(scene.chains().join(file), guest.component()).unwrap();
 }
 
 #[tokio::test]
 async fn an_evaluation_is_not_counted_or_recorded() {
     let scene = ChangesScene::new();
-    scene.write("owners.yaml", DENY);
-    let host = start(&scene, small()).await;
+    scene.write("owners.yaml", OWNERS_CHAIN);
+    let host = start(&scene, small_sandbox()).await;
     host.admit(pod(json!({"owner": "ann"}))).await;
     let (before, files) = (host.status(), scene.read("owners.yaml"));
 
-    let other = DENY.replace("'owner'", "'team'").replace("who owns it", "which team");
+    let other = OWNERS_CHAIN
+        .replace("'owner'", "'team'")
+        .replace("who owns it", "which team");
     let evaluated = evaluate(&host, &other, pod(json!({}))).await.unwrap();
     assert!(!evaluated.outcome.is_allowed());
     assert_eq!(
@@ -92,8 +94,8 @@ async fn an_evaluation_is_not_counted_or_recorded() {
 #[tokio::test]
 async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     let scene = ChangesScene::new();
-    let host = start(&scene, small()).await;
-    module(&scene, "loops.wasm", &Guest::running("(loop $again (br $again))"));
+    let host = start(&scene, small_sandbox()).await;
+    write_module(&scene, "loops.wasm", &Guest::running("(loop $again (br $again))"));
     let text = plugin("loops", "file:loops.wasm").replace("      plugin:", "      timeout: 20ms\n      plugin:");
     let evaluated = evaluate(&host, &text, pod(json!({}))).await.unwrap();
     let [row] = evaluated.outcome.trace.as_slice() else {
@@ -114,10 +116,10 @@ async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
 #[tokio::test]
 async fn a_looping_evaluation_takes_no_slot_from_requests() {
     let scene = ChangesScene::new();
-    module(&scene, "allows.wasm", &Guest::default());
-    module(&scene, "loops.wasm", &Guest::running("(loop $again (br $again))"));
+    write_module(&scene, "allows.wasm", &Guest::default());
+    write_module(&scene, "loops.wasm", &Guest::running("(loop $again (br $again))"));
     scene.write("live.yaml", &plugin("live", "file:allows.wasm"));
-    let host = start(&scene, small()).await;
+    let host = start(&scene, small_sandbox()).await;
     let loops = plugin("loops", "file:loops.wasm");
     let evaluations = [(); 2].map(|()| {
         let (host, loops) = (host.clone(), loops.clone());
@@ -140,18 +142,18 @@ async fn a_looping_evaluation_takes_no_slot_from_requests() {
 #[tokio::test]
 async fn a_dropped_evaluation_lets_the_next_one_begin() {
     let scene = ChangesScene::new();
-    let mut sandbox = small();
+    let mut sandbox = small_sandbox();
     sandbox.configure_timeout = Duration::from_secs(600);
     let host = start(&scene, sandbox).await;
     let hangs = Guest::default().with_configure("(loop $again (br $again))");
-    module(&scene, "hangs.wasm", &hangs);
+    write_module(&scene, "hangs.wasm", &hangs);
     let text = plugin("hangs", "file:hangs.wasm");
     for _ in 0..5 {
         let evaluation = evaluate(&host, &text, pod(json!({})));
         let timeout_result = tokio::time::timeout(Duration::from_millis(50), evaluation).await;
         assert!(timeout_result.is_err());
     }
-    let evaluated = evaluate(&host, DENY, pod(json!({}))).await.unwrap();
+    let evaluated = evaluate(&host, OWNERS_CHAIN, pod(json!({}))).await.unwrap();
     assert!(!evaluated.outcome.is_allowed());
 }
 
@@ -160,9 +162,9 @@ async fn an_evaluation_can_replace_the_settings_of_a_live_chain() {
     let scene = ChangesScene::new();
     // The `configure` of this plugin fails unless the settings are `{}`.
     let strict = Guest::default().with_configure("(if (i32.ne (local.get $length) (i32.const 2)) (then unreachable))");
-    module(&scene, "strict.wasm", &strict);
+    write_module(&scene, "strict.wasm", &strict);
     scene.write("live.yaml", &plugin("live", "file:strict.wasm"));
-    let host = start(&scene, small()).await;
+    let host = start(&scene, small_sandbox()).await;
     let id = "Mutating:live".parse().unwrap();
     let evaluate_with = async |settings: Value| {
         let mut options = EvaluateOptions::default();
@@ -187,16 +189,16 @@ async fn an_evaluation_can_replace_the_settings_of_a_live_chain() {
         )
         .await;
     assert!(matches!(error, Err(EvaluateError::NoSuchChain(_))));
-    assert_eq!(live(&host).split(' ').next(), Some("1"));
+    assert_eq!(live_summary(&host).split(' ').next(), Some("1"));
 }
 
 #[tokio::test]
 async fn a_mistake_in_an_evaluated_text_is_reported_with_its_line() {
     let scene = ChangesScene::new();
-    let host = start(&scene, small()).await;
+    let host = start(&scene, small_sandbox()).await;
     for (text, expected) in [
-        (DENY.replace("rules:", "rulez:"), "chain:6:3: spec.rulez"),
-        (DENY.replace("'owner' in", "'owner' on"), "chain:"),
+        (OWNERS_CHAIN.replace("rules:", "rulez:"), "chain:6:3: spec.rulez"),
+        (OWNERS_CHAIN.replace("'owner' in", "'owner' on"), "chain:"),
         (plugin("gone", "file:gone.wasm"), "chain:10:7: stage hook of chain gone"),
         (String::new(), "chain: it contains no definition"),
         ("a: 1".to_owned(), "chain:1:1"),
@@ -209,8 +211,8 @@ async fn a_mistake_in_an_evaluated_text_is_reported_with_its_line() {
 #[tokio::test]
 async fn an_evaluation_explains_why_a_chain_does_not_match() {
     let scene = ChangesScene::new();
-    let host = start(&scene, small()).await;
-    let text = DENY.replace("[Pod]", "[Node]");
+    let host = start(&scene, small_sandbox()).await;
+    let text = OWNERS_CHAIN.replace("[Pod]", "[Node]");
     let evaluated = evaluate(&host, &text, pod(json!({}))).await.unwrap();
     assert!(evaluated.outcome.trace.is_empty());
     let [unmatched] = evaluated.unmatched.as_slice() else {
@@ -225,7 +227,7 @@ async fn an_evaluation_explains_why_a_chain_does_not_match() {
 #[tokio::test]
 async fn an_evaluation_calls_webhooks_only_if_that_is_allowed() {
     let scene = ChangesScene::new();
-    let host = start(&scene, small()).await;
+    let host = start(&scene, small_sandbox()).await;
     let text = chain("hook", "1");
     let error = evaluate(&host, &text, pod(json!({}))).await.unwrap_err();
     assert!(
@@ -250,7 +252,7 @@ async fn an_evaluation_calls_webhooks_only_if_that_is_allowed() {
     );
 }
 
-const SELECTIVE: &str = "apiVersion: admittance.dev/v1alpha1
+const SELECTIVE_CHAIN: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: selective }
 spec:
@@ -286,14 +288,14 @@ fn summary(chains: &[ChainApplies]) -> Vec<String> {
 #[tokio::test]
 async fn chains_and_stages_that_do_not_apply_are_explained() {
     let scene = ChangesScene::new();
-    scene.write("selective.yaml", SELECTIVE);
-    scene.write("owners.yaml", DENY);
-    let host = start(&scene, small()).await;
+    scene.write("selective.yaml", SELECTIVE_CHAIN);
+    scene.write("owners.yaml", OWNERS_CHAIN);
+    let host = start(&scene, small_sandbox()).await;
 
     let mut request = pod(json!({"app": "api"}));
     request.dry_run = true;
     assert_eq!(
-        summary(&host.applies(&request).await),
+        summary(&host.explain_chains(&request).await),
         [
             "selective: Yes",
             "namespaces: No (namespaceSelector does not match: \"prod\" is excluded)",
@@ -307,9 +309,9 @@ async fn chains_and_stages_that_do_not_apply_are_explained() {
     );
 
     let bare = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}});
-    let request = Request::described(Object::from_value(bare), None, Some(Operation::Update), None, None).unwrap();
+    let request = Request::from_objects(Object::from_value(bare), None, Some(Operation::Update), None, None).unwrap();
     assert_eq!(
-        summary(&host.applies(&request).await),
+        summary(&host.explain_chains(&request).await),
         [
             "selective: Yes",
             "namespaces: Yes",
@@ -323,7 +325,7 @@ async fn chains_and_stages_that_do_not_apply_are_explained() {
 
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let request = Request::new(Operation::Create, kind.clone(), kind.guess_resource());
-    let lines = summary(&host.applies(&request).await);
+    let lines = summary(&host.explain_chains(&request).await);
     assert_eq!(lines[2], "objects: Depends (objectSelector: app in (web))");
     assert_eq!(
         lines[3],

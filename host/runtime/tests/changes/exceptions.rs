@@ -7,8 +7,8 @@ use admittance::{
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{ChangesScene, application_by, chain, live},
-    stores::{bcs, builder},
+    scene::{ChangesScene, chain, change_options_by, live_summary},
+    stores::{bcs_definition, builder},
 };
 
 /// Returns the definition of an exception because of which these stages are not called for requests of the user jane.
@@ -27,7 +27,7 @@ spec:
     )
 }
 
-fn after(milliseconds: u64) -> Moment {
+fn moment_after(milliseconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_millis(milliseconds))
 }
 
@@ -59,8 +59,8 @@ async fn exceptions_go_live_with_their_chains() {
     scene.write("b.yaml", &chain("b", "1"));
     let host = scene.start().await.unwrap();
     assert_eq!(exceptions_used(&host).await, [""; 0]);
-    let text = exception("legacy", "[a/hook]", after(3_600_000));
-    let applied = host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap();
+    let text = exception("legacy", "[a/hook]", moment_after(3_600_000));
+    let applied = host.apply(&text, "new.yaml", &change_options_by("ci")).await.unwrap();
     assert_eq!((applied.revision, applied.warnings.len()), (2, 0));
     assert_eq!(scene.read("AdmissionException-legacy.yaml"), text);
     assert_eq!(exceptions_used(&host).await, ["a legacy"]);
@@ -71,7 +71,7 @@ async fn exceptions_go_live_with_their_chains() {
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(exceptions_used(&host).await, ["a legacy"]);
-    host.delete(&"AdmissionChain/a".parse().unwrap(), &application_by("ci"))
+    host.delete(&"AdmissionChain/a".parse().unwrap(), &change_options_by("ci"))
         .await
         .unwrap();
     let status = exception_statuses(&host);
@@ -80,7 +80,7 @@ async fn exceptions_go_live_with_their_chains() {
         status[0].unknown[0].contains(":8:12: spec.stages[0]: there is no stage a/hook"),
         "{status:?}"
     );
-    host.apply(&chain("a", "3"), "new", &application_by("ci"))
+    host.apply(&chain("a", "3"), "new", &change_options_by("ci"))
         .await
         .unwrap();
     assert_eq!(exceptions_used(&host).await, ["a legacy"]);
@@ -96,7 +96,7 @@ async fn exceptions_go_live_with_their_chains() {
     drop(host);
     let host = scene.start().await.unwrap();
     assert_eq!(exceptions_used(&host).await, ["a legacy"]);
-    host.delete(&"AdmissionException/legacy".parse().unwrap(), &application_by("ci"))
+    host.delete(&"AdmissionException/legacy".parse().unwrap(), &change_options_by("ci"))
         .await
         .unwrap();
     assert_eq!(
@@ -111,22 +111,22 @@ async fn an_expired_exception_or_one_without_a_stage_causes_a_warning() {
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     let text = exception("old", "[a/hook, a/hooks]", Moment(SystemTime::UNIX_EPOCH));
-    let applied = host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap();
+    let applied = host.apply(&text, "new.yaml", &change_options_by("ci")).await.unwrap();
     let [expired, unknown] = &applied.warnings[..] else {
         panic!("{:?}", applied.warnings);
     };
     assert!(expired.contains("exception old expired at 1970-01-01"), "{expired}");
     assert!(unknown.contains("there is no stage a/hooks"), "{unknown}");
-    assert_eq!(live(&host), "2 a=1");
+    assert_eq!(live_summary(&host), "2 a=1");
     assert!(exception_statuses(&host)[0].expired);
     assert_eq!(exceptions_used(&host).await, [""; 0]);
     let applied = host
-        .apply(&chain("b", "1"), "new.yaml", &application_by("ci"))
+        .apply(&chain("b", "1"), "new.yaml", &change_options_by("ci"))
         .await
         .unwrap();
     assert_eq!(applied.warnings, [""; 0]);
     let error = host
-        .apply(&text.replace("owner", "ovner"), "new.yaml", &application_by("ci"))
+        .apply(&text.replace("owner", "ovner"), "new.yaml", &change_options_by("ci"))
         .await
         .unwrap_err();
     assert!(error.to_string().contains("new.yaml:5:3: spec.ovner"), "{error}");
@@ -135,18 +135,21 @@ async fn an_expired_exception_or_one_without_a_stage_causes_a_warning() {
 #[tokio::test]
 async fn exceptions_in_files_apply_to_chains_in_shared_stores() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
-    memory.put("n/x", &bcs("x", "Application", "1"));
-    scene.write("a.yaml", &exception("legacy", "[n/x/hook]", after(3_600_000)));
+    memory.put("n/x", &bcs_definition("x", "Application", "1"));
+    scene.write("a.yaml", &exception("legacy", "[n/x/hook]", moment_after(3_600_000)));
     let host = builder(&scene, &memory).build().await.unwrap();
     assert_eq!(exceptions_used_for(&host, "Application").await, ["n/x legacy"]);
     memory.remove("n/x");
     host.reload().await.unwrap();
-    assert_eq!(live(&host), "2");
+    assert_eq!(live_summary(&host), "2");
     assert_eq!(exception_statuses(&host)[0].unknown.len(), 1);
-    memory.put("n/x", &bcs("x", "Application", "2"));
+    memory.put("n/x", &bcs_definition("x", "Application", "2"));
     host.reload().await.unwrap();
     assert_eq!(
-        (exceptions_used_for(&host, "Application").await, live(&host).as_str()),
+        (
+            exceptions_used_for(&host, "Application").await,
+            live_summary(&host).as_str()
+        ),
         (vec!["n/x legacy".to_owned()], "3 n/x=2")
     );
 }

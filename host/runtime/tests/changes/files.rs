@@ -6,12 +6,12 @@ use admittance::{Error, HistoryError, Host, definitions::Definitions};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::{
-    scene::{ChangesScene, application_by, chain, live, plugin},
-    stores::{FollowTask, id, until},
+    scene::{ChangesScene, chain, change_options_by, live_summary, plugin},
+    stores::{FollowTask, id, wait_until_live},
 };
 
 /// The time limit after which a test that hangs fails.
-const NEVER: Duration = Duration::from_secs(60);
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Opening a FIFO for reading blocks until another program writes to it, so the host must not open it.
 #[tokio::test]
@@ -31,7 +31,7 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
         ("file:/dev/zero", "a device"),
     ] {
         scene.write("b.yaml", &plugin("b", source));
-        let reloaded = tokio::time::timeout(NEVER, host.reload()).await;
+        let reloaded = tokio::time::timeout(HANG_TIMEOUT, host.reload()).await;
         let error = reloaded.expect("the reload hangs").unwrap_err().to_string();
         assert!(
             error.contains(&format!("it is {what}, not a regular file")),
@@ -40,12 +40,12 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
     }
     scene.remove("b.yaml");
     mkfifoat(CWD, scene.chains().join("b.yaml"), Mode::RUSR | Mode::WUSR).unwrap();
-    let reloaded = tokio::time::timeout(NEVER, host.reload()).await;
+    let reloaded = tokio::time::timeout(HANG_TIMEOUT, host.reload()).await;
     let error = reloaded.expect("the reload hangs").unwrap_err().to_string();
     assert!(error.contains("b.yaml") && error.contains("it is a FIFO"), "{error}");
-    let rolled_back = tokio::time::timeout(NEVER, host.rollback(1, None)).await;
+    let rolled_back = tokio::time::timeout(HANG_TIMEOUT, host.rollback(1, None)).await;
     rolled_back.expect("the rollback hangs").unwrap();
-    assert_eq!(live(&host), "3 a=1 !");
+    assert_eq!(live_summary(&host), "3 a=1 !");
 }
 
 /// The first part of a file may be a valid file with fewer chains, so the host waits until the file is complete.
@@ -61,23 +61,23 @@ async fn a_file_is_read_only_after_it_is_written_completely() {
         let applied = chain("c", path);
         let completed = async {
             tokio::time::sleep(pause).await;
-            assert!(live(&host).contains(" b="), "{}", live(&host));
+            assert!(live_summary(&host).contains(" b="), "{}", live_summary(&host));
             scene.write("ab.yaml", &both(path));
         };
-        let application = application_by("ci");
+        let application = change_options_by("ci");
         let (applied, ()) = tokio::join!(host.apply(&applied, "c", &application), completed);
         applied.unwrap();
         let expected = format!("{path} a={path} b={path} c={path}");
-        assert_eq!(live(&host), expected);
+        assert_eq!(live_summary(&host), expected);
     }
     let _following = FollowTask::start(&host);
     scene.write("ab.yaml", &chain("a", "4"));
     tokio::time::sleep(pause).await;
-    assert_eq!(live(&host), "3 a=3 b=3 c=3");
+    assert_eq!(live_summary(&host), "3 a=3 b=3 c=3");
     scene.write("ab.yaml", &both("4"));
-    until(&host, "4 a=4 b=4 c=3").await;
+    wait_until_live(&host, "4 a=4 b=4 c=3").await;
     scene.write("ab.yaml", &chain("a", "4"));
-    until(&host, "5 a=4 c=3").await;
+    wait_until_live(&host, "5 a=4 c=3").await;
 }
 
 #[tokio::test]
@@ -114,8 +114,8 @@ async fn definitions_stay_in_force_if_their_file_becomes_empty_or_unreadable() {
     ];
     for (lose, expected) in losses {
         lose(&path);
-        until_problem(&host, expected).await;
-        assert_eq!(live(&host), "1 a=1 b=1 !", "{expected}");
+        wait_until_problem(&host, expected).await;
+        assert_eq!(live_summary(&host), "1 a=1 b=1 !", "{expected}");
         let mistakes = host.status().problem.unwrap().mistakes;
         assert!(mistakes[0].contains("b.yaml"), "{mistakes:?}");
         // The command `admittance check` loads files with `Definitions::load`, so it reports the same mistake as the
@@ -124,7 +124,7 @@ async fn definitions_stay_in_force_if_their_file_becomes_empty_or_unreadable() {
         assert!(error.contains(expected), "{error}");
     }
     fs::remove_file(&path).unwrap();
-    until(&host, "2 a=1").await;
+    wait_until_live(&host, "2 a=1").await;
 }
 
 #[tokio::test]
@@ -151,37 +151,44 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
         let host = scene.start().await.unwrap();
         let following = FollowTask::start(&host);
         lose(&scene.chains().join("b.yaml"));
-        until_problem(&host, expected).await;
-        let applied = host.apply(&chain("a", "2"), "a", &application_by("ci")).await.unwrap();
-        assert!(applied.warnings[0].contains(expected), "{:?}", applied.warnings);
-        assert_eq!(live(&host), "2 a=2 b=1 c=1 !", "{expected}");
-        host.delete(&id("AdmissionChain/c"), &application_by("ci"))
+        wait_until_problem(&host, expected).await;
+        let applied = host
+            .apply(&chain("a", "2"), "a", &change_options_by("ci"))
             .await
             .unwrap();
-        host.apply(&chain("d", "1"), "d", &application_by("ci")).await.unwrap();
-        assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
+        assert!(applied.warnings[0].contains(expected), "{:?}", applied.warnings);
+        assert_eq!(live_summary(&host), "2 a=2 b=1 c=1 !", "{expected}");
+        host.delete(&id("AdmissionChain/c"), &change_options_by("ci"))
+            .await
+            .unwrap();
+        host.apply(&chain("d", "1"), "d", &change_options_by("ci"))
+            .await
+            .unwrap();
+        assert_eq!(live_summary(&host), "4 a=2 b=1 d=1 !", "{expected}");
         assert!(!scene.chains().join("c.yaml").exists());
         drop(following);
         drop(host);
         let host = restart(&scene).await;
-        assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
+        assert_eq!(live_summary(&host), "4 a=2 b=1 d=1 !", "{expected}");
         let _following = FollowTask::start(&host);
         if scene.chains().join("b.yaml").is_file() {
             for (path, expected) in [("1", "4 a=2 b=1 d=1"), ("2", "5 a=2 b=2 d=1")] {
                 lose(&scene.chains().join("b.yaml"));
-                until_problem(&host, mistake).await;
-                host.apply(&chain("b", path), "b", &application_by("ci")).await.unwrap();
+                wait_until_problem(&host, mistake).await;
+                host.apply(&chain("b", path), "b", &change_options_by("ci"))
+                    .await
+                    .unwrap();
                 assert_eq!(scene.read("b.yaml"), chain("b", path));
-                until(&host, expected).await;
+                wait_until_live(&host, expected).await;
             }
             lose(&scene.chains().join("b.yaml"));
-            until_problem(&host, expected).await;
-            host.delete(&id("AdmissionChain/b"), &application_by("ci"))
+            wait_until_problem(&host, expected).await;
+            host.delete(&id("AdmissionChain/b"), &change_options_by("ci"))
                 .await
                 .unwrap();
-            until(&host, "6 a=2 d=1").await;
+            wait_until_live(&host, "6 a=2 d=1").await;
         } else {
-            let refused = host.delete(&id("AdmissionChain/b"), &application_by("ci")).await;
+            let refused = host.delete(&id("AdmissionChain/b"), &change_options_by("ci")).await;
             assert!(refused.unwrap_err().to_string().contains(expected));
         }
     }
@@ -203,17 +210,19 @@ async fn a_file_that_is_configured_by_name_is_not_deleted() {
         .await
         .unwrap();
     let error = host
-        .delete(&id("AdmissionChain/b"), &application_by("ci"))
+        .delete(&id("AdmissionChain/b"), &change_options_by("ci"))
         .await
         .unwrap_err();
     let fix = "remove it from `definitions` there";
     assert!(error.to_string().contains(fix), "{error}");
-    assert_eq!(live(&host), "1 a=1 b=1");
+    assert_eq!(live_summary(&host), "1 a=1 b=1");
     fs::remove_file(&path).unwrap();
     let _following = FollowTask::start(&host);
-    until_problem(&host, "are removed with its entry in `definitions`").await;
-    host.apply(&chain("a", "2"), "a", &application_by("ci")).await.unwrap();
-    assert_eq!(live(&host), "2 a=2 b=1 !");
+    wait_until_problem(&host, "are removed with its entry in `definitions`").await;
+    host.apply(&chain("a", "2"), "a", &change_options_by("ci"))
+        .await
+        .unwrap();
+    assert_eq!(live_summary(&host), "2 a=2 b=1 !");
 }
 
 /// Starts a host again. Waits until the previous host has released the directory of the history.
@@ -228,7 +237,7 @@ async fn restart(scene: &ChangesScene) -> Host {
     panic!("the history stays in use");
 }
 
-async fn until_problem(host: &Host, expected: &str) {
+async fn wait_until_problem(host: &Host, expected: &str) {
     let is_known = || {
         let problem = host.status().problem;
         problem.is_some_and(|problem| problem.mistakes.iter().any(|mistake| mistake.contains(expected)))

@@ -51,20 +51,20 @@ impl MemoryStore {
 
     pub(crate) fn put(&self, name: &str, text: &str) {
         let path = self.path(name);
-        self.happen(|state| {
+        self.change_state(|state| {
             state.texts.insert(path, text.to_owned());
         });
     }
 
     pub(crate) fn remove(&self, name: &str) {
         let path = self.path(name);
-        self.happen(|state| {
+        self.change_state(|state| {
             state.texts.remove(&path);
         });
     }
 
     pub(crate) fn set_lost(&self, is_lost: bool) {
-        self.happen(|state| state.is_lost = is_lost);
+        self.change_state(|state| state.is_lost = is_lost);
     }
 
     pub(crate) fn hold_reading(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
@@ -87,7 +87,7 @@ impl MemoryStore {
         self.0.state.lock().unwrap().texts[&self.path(name)].clone()
     }
 
-    pub(crate) fn commits(&self) -> usize {
+    pub(crate) fn commit_count(&self) -> usize {
         self.0.state.lock().unwrap().commits
     }
 
@@ -95,12 +95,12 @@ impl MemoryStore {
         Path::new(&self.location()).join(name)
     }
 
-    fn happen(&self, change: impl FnOnce(&mut StoreState)) {
+    fn change_state(&self, change: impl FnOnce(&mut StoreState)) {
         change(&mut self.0.state.lock().unwrap());
         self.0.version.send_modify(|version| *version += 1);
     }
 
-    fn unreachable(&self) -> StoreError {
+    fn unreachable_error(&self) -> StoreError {
         StoreError::Unreachable {
             store: self.location(),
             reason: "it is away".to_owned(),
@@ -109,7 +109,7 @@ impl MemoryStore {
 
     fn files(&self, state: &StoreState) -> Result<Vec<DefinitionFile>, StoreError> {
         if state.is_lost {
-            return Err(self.unreachable());
+            return Err(self.unreachable_error());
         }
         let entry = |(path, text): (&PathBuf, &String)| {
             let id = path.strip_prefix(self.location()).ok().map(|name| DefinitionId {
@@ -156,7 +156,7 @@ impl DefinitionStore for MemoryStore {
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
         let mut state = self.0.state.lock().unwrap();
         if state.is_lost {
-            return Err(self.unreachable());
+            return Err(self.unreachable_error());
         }
         for change in changes {
             assert!(self.owns(&change.path), "{change:?}");
@@ -183,7 +183,7 @@ impl DefinitionStore for MemoryStore {
         Ok(())
     }
 
-    async fn changed(&self) {
+    async fn wait_for_change(&self) {
         let mut version = self.0.version.subscribe();
         let is_new = |version: &u64| *version != self.0.last_read_version.load(Ordering::SeqCst);
         version.wait_for(is_new).await.unwrap();

@@ -7,16 +7,16 @@ use admittance::{ChangeError, Digest, Host, sandbox::SandboxConfig};
 
 use crate::{
     guest::Guest,
-    scene::{ChangesScene, application_by, chain, dry_run, live, plugin},
-    stores::{FollowTask, until},
+    scene::{ChangesScene, chain, change_options_by, dry_run_options, live_summary, plugin},
+    stores::{FollowTask, wait_until_live},
 };
 
 /// The time limit after which a test that hangs fails. The timeout of `configure` is ten times as long, so that a test
 /// cannot pass because of that timeout.
-const NEVER: Duration = Duration::from_secs(60);
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns a chain with a plugin whose `configure` never returns, so that its preparation hangs.
-fn hanging(scene: &ChangesScene, name: &str) -> String {
+fn hanging_chain(scene: &ChangesScene, name: &str) -> String {
     let module = scene.folder.path().join(format!("{name}.wasm"));
     let guest = Guest::default().with_configure("(loop $again (br $again))");
     fs::write(&module, guest.component()).unwrap();
@@ -28,7 +28,7 @@ async fn start(scene: &ChangesScene) -> Host {
     scene.write("a.yaml", &chain("a", "1"));
     let mut sandbox = SandboxConfig::default();
     sandbox.calls_in_flight = 4;
-    sandbox.configure_timeout = 10 * NEVER;
+    sandbox.configure_timeout = 10 * HANG_TIMEOUT;
     let host = Host::builder()
         .definitions(scene.chains())
         .history(scene.folder.path().join("history"))
@@ -38,25 +38,25 @@ async fn start(scene: &ChangesScene) -> Host {
         .unwrap();
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
-    assert_eq!(live(&host), "2 a=2");
+    assert_eq!(live_summary(&host), "2 a=2");
     host
 }
 
-async fn until_building(host: &Host, is_building: bool) {
+async fn wait_until_building(host: &Host, is_building: bool) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
         while host.status().building != is_building {
             turns.tick().await;
         }
     };
-    let waited = tokio::time::timeout(NEVER, waiting).await;
+    let waited = tokio::time::timeout(HANG_TIMEOUT, waiting).await;
     assert!(waited.is_ok(), "building is never {is_building}");
 }
 
 /// Awaits an operation while the `configure` of some other plugin never returns. The operation must not wait for that
 /// plugin: the test fails if the operation takes too long.
-async fn soon<T>(operation: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
-    match tokio::time::timeout(NEVER, answer).await {
+async fn finish_in_time<T>(operation: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
+    match tokio::time::timeout(HANG_TIMEOUT, answer).await {
         Ok(answer) => answer.unwrap(),
         Err(_) => panic!("{operation} waits for `configure`"),
     }
@@ -66,23 +66,23 @@ async fn soon<T>(operation: &str, answer: impl Future<Output = Result<T, ChangeE
 async fn a_hanging_apply_delays_no_other_change() {
     let scene = ChangesScene::new();
     let host = start(&scene).await;
-    let hangs = hanging(&scene, "b");
+    let hangs = hanging_chain(&scene, "b");
     let applying = {
         let host = host.clone();
-        tokio::spawn(async move { host.apply(&hangs, "b", &application_by("ci")).await.map(|_| ()) })
+        tokio::spawn(async move { host.apply(&hangs, "b", &change_options_by("ci")).await.map(|_| ()) })
     };
-    until_building(&host, true).await;
+    wait_until_building(&host, true).await;
 
-    let dry_run_change = soon("a dry run", host.apply(&chain("c", "1"), "c", &dry_run())).await;
+    let dry_run_change = finish_in_time("a dry run", host.apply(&chain("c", "1"), "c", &dry_run_options())).await;
     assert_eq!(dry_run_change.revision, 3);
-    soon("an apply", host.apply(&chain("c", "1"), "c", &application_by("ops"))).await;
-    assert_eq!(live(&host), "3 a=2 c=1");
-    soon("a rollback", host.rollback(1, None)).await;
-    assert_eq!(live(&host), "4 a=1");
+    finish_in_time("an apply", host.apply(&chain("c", "1"), "c", &change_options_by("ops"))).await;
+    assert_eq!(live_summary(&host), "3 a=2 c=1");
+    finish_in_time("a rollback", host.rollback(1, None)).await;
+    assert_eq!(live_summary(&host), "4 a=1");
 
     assert!(!applying.is_finished());
     applying.abort();
-    until_building(&host, false).await;
+    wait_until_building(&host, false).await;
 }
 
 #[tokio::test]
@@ -90,12 +90,12 @@ async fn a_newer_change_of_files_cancels_a_change_that_hangs() {
     let scene = ChangesScene::new();
     let host = start(&scene).await;
     let _following = FollowTask::start(&host);
-    scene.write("b.yaml", &hanging(&scene, "b"));
-    until_building(&host, true).await;
+    scene.write("b.yaml", &hanging_chain(&scene, "b"));
+    wait_until_building(&host, true).await;
 
     scene.write("b.yaml", &chain("b", "1"));
-    until(&host, "3 a=2 b=1").await;
-    until_building(&host, false).await;
+    wait_until_live(&host, "3 a=2 b=1").await;
+    wait_until_building(&host, false).await;
 }
 
 #[tokio::test]
@@ -103,13 +103,13 @@ async fn a_rollback_cancels_a_change_that_hangs() {
     let scene = ChangesScene::new();
     let host = start(&scene).await;
     let _following = FollowTask::start(&host);
-    scene.write("b.yaml", &hanging(&scene, "b"));
-    until_building(&host, true).await;
+    scene.write("b.yaml", &hanging_chain(&scene, "b"));
+    wait_until_building(&host, true).await;
 
-    soon("a rollback", host.rollback(1, None)).await;
-    assert_eq!(live(&host), "3 a=1");
-    until_building(&host, false).await;
-    assert_eq!(live(&host), "3 a=1");
+    finish_in_time("a rollback", host.rollback(1, None)).await;
+    assert_eq!(live_summary(&host), "3 a=1");
+    wait_until_building(&host, false).await;
+    assert_eq!(live_summary(&host), "3 a=1");
 }
 
 fn compiled_form(scene: &ChangesScene) -> (PathBuf, Vec<u8>) {
@@ -135,7 +135,7 @@ async fn a_compiled_form_that_cannot_be_loaded_is_compiled_again() {
     let (content, seal) = intact.split_at(intact.len() - 40);
     let mut content = content.to_vec();
     content[..4].copy_from_slice(b"none");
-    let damaged = [&content, Digest::of(&content).as_bytes().as_slice(), &seal[32..]].concat();
+    let damaged = [&content, Digest::of_bytes(&content).as_bytes().as_slice(), &seal[32..]].concat();
     fs::remove_file(&path).unwrap();
     fs::write(&path, damaged).unwrap();
 

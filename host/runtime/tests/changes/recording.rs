@@ -28,7 +28,7 @@ fn pod(name: &str) -> Request {
     Request::new(Operation::Create, kind, resource).with_object(Object::parse(text).unwrap())
 }
 
-async fn host() -> Host {
+async fn new_host() -> Host {
     let rules = vec![Rule::for_operations([Operation::Create])];
     let chain = Chain::new("labels", rules, vec![Stage::new("labels", LabelHook)]);
     Host::builder().chain(chain).build().await.unwrap()
@@ -36,7 +36,7 @@ async fn host() -> Host {
 
 #[tokio::test]
 async fn a_recording_contains_a_share_of_the_requests_with_their_outcomes() {
-    let host = host().await;
+    let host = new_host().await;
     host.admit(pod("before")).await;
     let redact = ["/metadata/annotations/token", "/metadata/labels/*"].map(|text| text.parse().unwrap());
     let mut config = RecordingConfig::default();
@@ -63,7 +63,7 @@ async fn a_recording_contains_a_share_of_the_requests_with_their_outcomes() {
 
 #[tokio::test]
 async fn a_slow_reader_of_a_recording_misses_requests_but_delays_none() {
-    let host = host().await;
+    let host = new_host().await;
     let recording = host.record(RecordingConfig::default());
     for _ in 0..300 {
         host.admit(pod("a")).await;

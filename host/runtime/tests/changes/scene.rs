@@ -72,11 +72,11 @@ pub(crate) fn plugin(name: &str, source: &str) -> String {
 
 /// Returns a short text about the live table, such as `2 a=1 b=1 !`: the revision is 2, the first webhooks of the
 /// chains `a` and `b` have the path `1`, and `!` means that there is a problem.
-pub(crate) fn live(host: &Host) -> String {
+pub(crate) fn live_summary(host: &Host) -> String {
     let status = host.status();
     let chains = status.chains.iter().map(|chain| {
         let hook = &chain.stages[0].hook;
-        let url = match hook.text("url") {
+        let url = match hook.fact_text("url") {
             Some(url) => url.rsplit('/').next().unwrap_or_default().to_owned(),
             None => format!("{hook:?}"),
         };
@@ -92,13 +92,13 @@ pub(crate) fn live(host: &Host) -> String {
     text
 }
 
-pub(crate) fn application_by(name: &str) -> Application {
+pub(crate) fn change_options_by(name: &str) -> Application {
     let mut application = Application::default();
     application.by = Some(name.to_owned());
     application
 }
 
-pub(crate) fn dry_run() -> Application {
+pub(crate) fn dry_run_options() -> Application {
     let mut application = Application::default();
     application.dry_run = true;
     application

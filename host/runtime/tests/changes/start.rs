@@ -12,17 +12,17 @@ use admittance::{
 };
 use serde_json::{Value, json};
 
-use crate::scene::{ChangesScene, application_by, chain, live};
+use crate::scene::{ChangesScene, chain, change_options_by, live_summary};
 
 #[tokio::test]
 async fn unchanged_definitions_keep_their_revision_after_a_restart() {
     let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     for _ in 0..2 {
-        assert_eq!(live(&scene.start().await.unwrap()), "1 a=1");
+        assert_eq!(live_summary(&scene.start().await.unwrap()), "1 a=1");
     }
     scene.write("a.yaml", &chain("a", "2"));
-    assert_eq!(live(&scene.start().await.unwrap()), "2 a=2");
+    assert_eq!(live_summary(&scene.start().await.unwrap()), "2 a=2");
 }
 
 /// If a file contains fewer chains than were live before, another program may still be writing to it. So a starting
@@ -31,14 +31,14 @@ async fn unchanged_definitions_keep_their_revision_after_a_restart() {
 async fn a_start_waits_until_a_file_is_written_completely() {
     // The shortest time that the start must take. The host waits until two seconds have passed since the last write to
     // the file. File systems round times, so the test demands a little less.
-    const HOLD: Duration = Duration::from_millis(1900);
+    const START_TIME_MIN: Duration = Duration::from_millis(1900);
     let scene = ChangesScene::new();
     scene.write("ab.yaml", &format!("{}---\n{}", chain("a", "1"), chain("b", "1")));
-    assert_eq!(live(&scene.start().await.unwrap()), "1 a=1 b=1");
+    assert_eq!(live_summary(&scene.start().await.unwrap()), "1 a=1 b=1");
     let write_time = Instant::now();
     scene.write("ab.yaml", &chain("a", "1"));
-    assert_eq!(live(&scene.start().await.unwrap()), "2 a=1");
-    assert!(write_time.elapsed() >= HOLD, "{:?}", write_time.elapsed());
+    assert_eq!(live_summary(&scene.start().await.unwrap()), "2 a=1");
+    assert!(write_time.elapsed() >= START_TIME_MIN, "{:?}", write_time.elapsed());
 }
 
 #[tokio::test]
@@ -52,20 +52,20 @@ async fn a_start_with_invalid_definitions_serves_the_last_live_table() {
     ] {
         scene.write("a.yaml", wrong);
         let host = scene.start().await.unwrap();
-        assert_eq!(live(&host), "1 a=1 !");
+        assert_eq!(live_summary(&host), "1 a=1 !");
         let problem = host.status().problem.unwrap();
         assert!(problem.mistakes[0].contains("a.yaml"), "{problem:?}");
     }
     fs::rename(scene.chains(), scene.folder.path().join("away")).unwrap();
     let host = scene.start().await.unwrap();
-    assert_eq!(live(&host), "1 a=1 !");
+    assert_eq!(live_summary(&host), "1 a=1 !");
     fs::rename(scene.folder.path().join("away"), scene.chains()).unwrap();
     scene.write("a.yaml", &chain("a", "1"));
     host.reload().await.unwrap();
-    assert_eq!(live(&host), "1 a=1");
+    assert_eq!(live_summary(&host), "1 a=1");
     scene.remove("a.yaml");
     host.reload().await.unwrap();
-    assert_eq!(live(&host), "2");
+    assert_eq!(live_summary(&host), "2");
 }
 
 #[tokio::test]
@@ -95,8 +95,8 @@ async fn interrupt_change(scene: &ChangesScene, written_count: usize) -> Vec<Fil
     }
     let host = scene.start().await.unwrap();
     let text = [chain("a", "2"), chain("b", "2"), chain("c", "2")].join("---\n");
-    host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap();
-    assert_eq!(live(&host), "2 a=2 b=2 c=2");
+    host.apply(&text, "new.yaml", &change_options_by("ci")).await.unwrap();
+    assert_eq!(live_summary(&host), "2 a=2 b=2 c=2");
     drop(host);
     let changes: Vec<_> = [("a", "a.yaml"), ("b", "b.yaml"), ("c", "AdmissionChain-c.yaml")]
         .into_iter()
@@ -115,7 +115,7 @@ async fn interrupt_change(scene: &ChangesScene, written_count: usize) -> Vec<Fil
     assert_eq!(revision.get("pending"), None);
     revision["pending"] = json!(changes);
     let revision = revision.to_string();
-    fs::write(&path, format!("{}\n{revision}", Digest::of(&revision))).unwrap();
+    fs::write(&path, format!("{}\n{revision}", Digest::of_bytes(&revision))).unwrap();
     for change in &changes[written_count..] {
         match &change.before {
             Some(before) => fs::write(&change.path, before).unwrap(),
@@ -131,13 +131,17 @@ async fn a_change_that_a_crash_interrupted_is_completed_at_the_next_start() {
         let scene = ChangesScene::new();
         let changes = interrupt_change(&scene, written_count).await;
         let host = scene.start().await.unwrap();
-        assert_eq!(live(&host), "2 a=2 b=2 c=2", "{written_count}");
+        assert_eq!(live_summary(&host), "2 a=2 b=2 c=2", "{written_count}");
         for change in &changes {
             assert_eq!(fs::read_to_string(&change.path).ok(), change.after, "{written_count}");
         }
         drop(host);
         scene.write("b.yaml", &chain("b", "1"));
-        assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=1 c=2", "{written_count}");
+        assert_eq!(
+            live_summary(&scene.start().await.unwrap()),
+            "3 a=2 b=1 c=2",
+            "{written_count}"
+        );
     }
 }
 
@@ -146,7 +150,7 @@ async fn an_interrupted_change_does_not_overwrite_later_changes() {
     let scene = ChangesScene::new();
     interrupt_change(&scene, 1).await;
     scene.write("b.yaml", &chain("b", "9"));
-    assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=9 c=2");
+    assert_eq!(live_summary(&scene.start().await.unwrap()), "3 a=2 b=9 c=2");
 }
 
 #[tokio::test]
@@ -157,7 +161,7 @@ async fn a_start_that_cannot_complete_an_interrupted_change_fails_with_a_message
     let error = scene.start().await.unwrap_err();
     assert!(matches!(error, Error::IncompleteChange { revision: 2, .. }), "{error}");
     fs::remove_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
-    assert_eq!(live(&scene.start().await.unwrap()), "2 a=2 b=2 c=2");
+    assert_eq!(live_summary(&scene.start().await.unwrap()), "2 a=2 b=2 c=2");
 }
 
 #[tokio::test]
@@ -174,7 +178,7 @@ async fn a_chain_that_the_program_defines_in_code_is_live() {
         Host::builder().definition(ChainDefinition::new("owners", rules, vec![stage]))
     };
     let host = define("https://127.0.0.1:1/1").build().await.unwrap();
-    assert_eq!(live(&host), "1 owners=1");
+    assert_eq!(live_summary(&host), "1 owners=1");
     let stage = &host.status().chains[0].stages[0];
     assert_eq!(stage.failure_policy, FailurePolicy::Ignore);
     let error = define("http://127.0.0.1:1/1").build().await.unwrap_err().to_string();

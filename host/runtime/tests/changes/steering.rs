@@ -2,7 +2,7 @@
 
 use admittance::{AppliedEffect, ChangeError, Comparison, Origin, definitions::DefinitionId};
 
-use crate::scene::{ChangesScene, application_by, chain, dry_run, live};
+use crate::scene::{ChangesScene, chain, change_options_by, dry_run_options, live_summary};
 
 fn id(text: &str) -> DefinitionId {
     text.parse().unwrap()
@@ -13,16 +13,16 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     let scene = ChangesScene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
-    assert_eq!(live(&host), "1 a=1");
+    assert_eq!(live_summary(&host), "1 a=1");
 
     let text = format!("{}---\n{}", chain("a", "2"), chain("b", "1"));
-    let dry_run_change = host.apply(&text, "new.yaml", &dry_run()).await.unwrap();
+    let dry_run_change = host.apply(&text, "new.yaml", &dry_run_options()).await.unwrap();
     assert!(dry_run_change.dry_run);
-    assert_eq!((live(&host).as_str(), dry_run_change.revision), ("1 a=1", 2));
+    assert_eq!((live_summary(&host).as_str(), dry_run_change.revision), ("1 a=1", 2));
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 
-    let applied = host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap();
-    assert_eq!(live(&host), "2 a=2 b=1");
+    let applied = host.apply(&text, "new.yaml", &change_options_by("ci")).await.unwrap();
+    assert_eq!(live_summary(&host), "2 a=2 b=1");
     let effects: Vec<_> = applied
         .definitions
         .iter()
@@ -39,8 +39,8 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     assert_eq!(scene.read("AdmissionChain-b.yaml"), chain("b", "1"));
 
-    let again = host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap();
-    assert_eq!((live(&host).as_str(), again.revision), ("2 a=2 b=1", 2));
+    let again = host.apply(&text, "new.yaml", &change_options_by("ci")).await.unwrap();
+    assert_eq!((live_summary(&host).as_str(), again.revision), ("2 a=2 b=1", 2));
     assert!(
         again
             .definitions
@@ -53,10 +53,10 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     names.sort_unstable();
     assert_eq!(names, ["AdmissionChain/a", "AdmissionChain/b"]);
 
-    host.delete(&id("AdmissionChain/a"), &application_by("ops"))
+    host.delete(&id("AdmissionChain/a"), &change_options_by("ops"))
         .await
         .unwrap();
-    assert_eq!(live(&host), "3 b=1");
+    assert_eq!(live_summary(&host), "3 b=1");
     assert!(!scene.chains().join("a.yaml").exists());
 
     let history = host.history();
@@ -73,7 +73,7 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
         ]
     );
     host.reload().await.unwrap();
-    assert_eq!(live(&host), "3 b=1");
+    assert_eq!(live_summary(&host), "3 b=1");
 }
 
 #[tokio::test]
@@ -83,25 +83,25 @@ async fn applying_the_live_definitions_restores_files_that_differ() {
     let host = scene.start().await.unwrap();
     scene.write("a.yaml", &chain("a", "2"));
     scene.write("b.yaml", &chain("b", "1"));
-    host.apply(&chain("a", "1"), "new", &application_by("ci"))
+    host.apply(&chain("a", "1"), "new", &change_options_by("ci"))
         .await
         .unwrap();
-    assert_eq!(live(&host), "2 a=1 b=1");
+    assert_eq!(live_summary(&host), "2 a=1 b=1");
     scene.write("c.yaml", &chain("c", "1"));
     let deleted = host
-        .delete(&id("AdmissionChain/c"), &application_by("ci"))
+        .delete(&id("AdmissionChain/c"), &change_options_by("ci"))
         .await
         .unwrap();
-    assert_eq!((deleted.revision, live(&host).as_str()), (2, "2 a=1 b=1"));
+    assert_eq!((deleted.revision, live_summary(&host).as_str()), (2, "2 a=1 b=1"));
     assert!(!scene.chains().join("c.yaml").exists());
     let wrong = chain("a", "1").replace("stages", "stagees");
     scene.write("a.yaml", &wrong);
     host.reload().await.unwrap_err();
-    assert_eq!(live(&host), "2 a=1 b=1 !");
-    host.apply(&chain("a", "1"), "new", &application_by("ci"))
+    assert_eq!(live_summary(&host), "2 a=1 b=1 !");
+    host.apply(&chain("a", "1"), "new", &change_options_by("ci"))
         .await
         .unwrap();
-    assert_eq!(live(&host), "2 a=1 b=1");
+    assert_eq!(live_summary(&host), "2 a=1 b=1");
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
 
@@ -117,20 +117,23 @@ async fn an_invalid_change_changes_nothing() {
         (String::new(), "new.yaml"),
     ];
     for (text, expected) in table {
-        let error = host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap_err();
+        let error = host
+            .apply(&text, "new.yaml", &change_options_by("ci"))
+            .await
+            .unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
     }
     let error = host
-        .delete(&id("AdmissionChain/b"), &application_by("ci"))
+        .delete(&id("AdmissionChain/b"), &change_options_by("ci"))
         .await
         .unwrap_err();
     assert!(matches!(error, ChangeError::Definitions(_)), "{error}");
     let error = host
-        .promote(&"a/hook".parse().unwrap(), &application_by("ci"))
+        .promote(&"a/hook".parse().unwrap(), &change_options_by("ci"))
         .await
         .unwrap_err();
     assert!(error.to_string().contains("candidate"), "{error}");
-    assert_eq!(live(&host), "1 a=1");
+    assert_eq!(live_summary(&host), "1 a=1");
     assert_eq!(host.history().len(), 1);
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
     assert_eq!(std::fs::read_dir(scene.chains()).unwrap().count(), 1);
@@ -172,7 +175,7 @@ async fn applying_a_definition_warns_about_probably_unintended_settings() {
         (chain("b", "1"), None),
         (forgets.replace("name: a", "name: c"), Some("pods/ephemeralcontainers")),
     ] {
-        for how in [dry_run(), application_by("ci")] {
+        for how in [dry_run_options(), change_options_by("ci")] {
             let warnings = host.apply(&text, "new", &how).await.unwrap().warnings;
             assert_eq!(warnings.len(), usize::from(expected.is_some()), "{warnings:?}");
             assert!(warnings.iter().all(|warning| warning.contains(expected.unwrap())));

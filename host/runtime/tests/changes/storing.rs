@@ -4,11 +4,11 @@ use admittance::{Application, AppliedEffect, ChangeError, ExpectedDefinitions, H
 
 use crate::{
     memory_store::MemoryStore,
-    scene::{ChangesScene, application_by, chain, dry_run, live},
-    stores::{FollowTask, bcs, builder, id},
+    scene::{ChangesScene, chain, change_options_by, dry_run_options, live_summary},
+    stores::{FollowTask, bcs_definition, builder, id},
 };
 
-fn expecting(expected: ExpectedDefinitions) -> Application {
+fn options_expecting(expected: ExpectedDefinitions) -> Application {
     let mut application = Application::default();
     application.expected = expected;
     application
@@ -19,34 +19,37 @@ async fn changed_definitions_are_written_back_to_their_store() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
-    memory.put("n/x", &bcs("x", "Application", "1"));
+    memory.put("n/x", &bcs_definition("x", "Application", "1"));
     host.reload().await.unwrap();
     let _following = FollowTask::start(&host);
 
-    let new = bcs("x", "Application", "2");
-    host.apply(&new, "new", &dry_run()).await.unwrap();
-    assert_eq!((live(&host).as_str(), memory.commits()), ("2 a=1 n/x=1", 0));
-    let applied = host.apply(&new, "new", &application_by("ci")).await.unwrap();
+    let new = bcs_definition("x", "Application", "2");
+    host.apply(&new, "new", &dry_run_options()).await.unwrap();
+    assert_eq!(
+        (live_summary(&host).as_str(), memory.commit_count()),
+        ("2 a=1 n/x=1", 0)
+    );
+    let applied = host.apply(&new, "new", &change_options_by("ci")).await.unwrap();
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
-    assert_eq!(live(&host), "3 a=1 n/x=2");
+    assert_eq!(live_summary(&host), "3 a=1 n/x=2");
     assert!(memory.text("n/x").contains("http://127.0.0.1:1/2"));
     let yaml = "kind: admissionwebhook\napiVersion: v4\nmetadata: { namespace: 'n', name: x }\nresourcesRef: { operation: \
                 Create, kind: Application }\nadmissionWebhooks: [ { name: hook, failurePolicy: Fail, clientConfig: { url: \
                 http://127.0.0.1:1/2 } } ]\n";
-    let again = host.apply(yaml, "new.yaml", &application_by("ci")).await.unwrap();
+    let again = host.apply(yaml, "new.yaml", &change_options_by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
-    assert_eq!((again.revision, memory.commits()), (3, 1));
+    assert_eq!((again.revision, memory.commit_count()), (3, 1));
     // The text that is applied here is YAML. The host has to convert it to JSON before it writes it to the store,
     // because other programs that read the store expect JSON.
     let yaml = yaml.replace("/2", "/3");
-    host.apply(&yaml, "new.yaml", &application_by("ci")).await.unwrap();
-    assert_eq!(live(&host), "4 a=1 n/x=3");
+    host.apply(&yaml, "new.yaml", &change_options_by("ci")).await.unwrap();
+    assert_eq!(live_summary(&host), "4 a=1 n/x=3");
     serde_json::from_str::<serde_json::Value>(&memory.text("n/x")).unwrap();
 
-    host.delete(&id("admissionwebhook/n/x"), &application_by("ops"))
+    host.delete(&id("admissionwebhook/n/x"), &change_options_by("ops"))
         .await
         .unwrap();
-    assert_eq!(live(&host), "5 a=1");
+    assert_eq!(live_summary(&host), "5 a=1");
     assert_eq!(memory.names(), [""; 0]);
     let origins: Vec<_> = host.history().into_iter().map(|one| (one.origin, one.by)).collect();
     assert_eq!(
@@ -60,16 +63,19 @@ async fn changed_definitions_are_written_back_to_their_store() {
         ]
     );
     host.reload().await.unwrap();
-    assert_eq!(live(&host), "5 a=1");
+    assert_eq!(live_summary(&host), "5 a=1");
 }
 
 #[tokio::test]
 async fn an_apply_fails_if_its_expectations_are_not_met() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
-    memory.put("n/x", &bcs("x", "Application", "1"));
+    memory.put("n/x", &bcs_definition("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
-    let [x, y] = [bcs("x", "Application", "2"), bcs("y", "Secret", "1")];
+    let [x, y] = [
+        bcs_definition("x", "Application", "2"),
+        bcs_definition("y", "Secret", "1"),
+    ];
     // (text to apply, whether its definition must be new or must exist, expected error)
     let table = [
         (
@@ -92,35 +98,38 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
         ),
     ];
     for (text, expected, message) in table {
-        let error = host.apply(text, "new", &expecting(expected)).await.unwrap_err();
+        let error = host.apply(text, "new", &options_expecting(expected)).await.unwrap_err();
         assert_eq!(error.to_string(), message);
-        assert_eq!((live(&host).as_str(), memory.commits()), ("1 a=1 n/x=1", 0));
+        assert_eq!(
+            (live_summary(&host).as_str(), memory.commit_count()),
+            ("1 a=1 n/x=1", 0)
+        );
     }
-    host.apply(&x, "new", &expecting(ExpectedDefinitions::Existing))
+    host.apply(&x, "new", &options_expecting(ExpectedDefinitions::Existing))
         .await
         .unwrap();
-    host.apply(&y, "new", &expecting(ExpectedDefinitions::New))
+    host.apply(&y, "new", &options_expecting(ExpectedDefinitions::New))
         .await
         .unwrap();
-    assert_eq!(live(&host), "3 a=1 n/x=2 n/y=1");
+    assert_eq!(live_summary(&host), "3 a=1 n/x=2 n/y=1");
 }
 
 #[tokio::test]
 async fn a_concurrent_write_to_the_store_fails_the_change() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
-    memory.put("n/x", &bcs("x", "Application", "1"));
+    memory.put("n/x", &bcs_definition("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
-    let new = bcs("x", "Application", "2");
+    let new = bcs_definition("x", "Application", "2");
     memory.conflict_once();
-    let error = host.apply(&new, "new", &application_by("ci")).await.unwrap_err();
+    let error = host.apply(&new, "new", &change_options_by("ci")).await.unwrap_err();
     assert!(
         matches!(error, ChangeError::Store(StoreError::ChangedMeanwhile { .. })),
         "{error}"
     );
-    assert_eq!(live(&host), "1 n/x=1");
+    assert_eq!(live_summary(&host), "1 n/x=1");
     assert_eq!(host.history().len(), 1);
-    host.apply(&new, "new", &application_by("ci")).await.unwrap();
-    assert_eq!(live(&host), "2 n/x=2");
+    host.apply(&new, "new", &change_options_by("ci")).await.unwrap();
+    assert_eq!(live_summary(&host), "2 n/x=2");
 }
 
 #[tokio::test]
@@ -129,7 +138,10 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     scene.write("a.yaml", &chain("a", "1"));
     let history = scene.folder.path().join("history");
     let file = scene.chains().join("a.yaml");
-    let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
+    let [x, y] = [
+        bcs_definition("x", "Application", "1"),
+        bcs_definition("y", "Secret", "1"),
+    ];
     // Each character of `order` adds definitions: `f` from a file, `d` from a directory, `1` and `2` from the two
     // stores.
     let orders = |order: &str| {
@@ -150,7 +162,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     ] {
         let host = orders(order).build().await.unwrap();
         let destination_of = async |text: &str, file: &str, id: &str| {
-            if let Err(error) = host.apply(text, "new", &application_by("ci")).await {
+            if let Err(error) = host.apply(text, "new", &change_options_by("ci")).await {
                 assert!(error.to_string().contains("is new, and there is no"), "{error}");
                 return "nowhere".to_owned();
             }
@@ -161,7 +173,9 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
             } else {
                 "1".to_owned()
             };
-            host.delete(&id.parse().unwrap(), &application_by("ci")).await.unwrap();
+            host.delete(&id.parse().unwrap(), &change_options_by("ci"))
+                .await
+                .unwrap();
             destination
         };
         assert_eq!(
@@ -180,7 +194,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     let host = orders("d12").build().await.unwrap();
     let both = format!("{}\n---\n{}", chain("a", "2"), y.replace("1:1/1", "1:1/2"));
     let error = host
-        .apply(&both, "new", &application_by("ci"))
+        .apply(&both, "new", &change_options_by("ci"))
         .await
         .unwrap_err()
         .to_string();
@@ -190,8 +204,8 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
         "{error}"
     );
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
-    assert_eq!(second.commits() + first.commits(), 6);
-    assert_eq!(live(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
+    assert_eq!(second.commit_count() + first.commit_count(), 6);
+    assert_eq!(live_summary(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
 }
 
 /// A store changes atomically, so it needs no history to complete a change after a crash.
@@ -205,12 +219,16 @@ async fn a_store_can_be_changed_without_a_history() {
         .build()
         .await
         .unwrap();
-    host.apply(&bcs("x", "Application", "1"), "new", &application_by("ci"))
-        .await
-        .unwrap();
-    assert_eq!(live(&host), "2 a=1 n/x=1");
+    host.apply(
+        &bcs_definition("x", "Application", "1"),
+        "new",
+        &change_options_by("ci"),
+    )
+    .await
+    .unwrap();
+    assert_eq!(live_summary(&host), "2 a=1 n/x=1");
     let error = host
-        .apply(&chain("a", "2"), "new", &application_by("ci"))
+        .apply(&chain("a", "2"), "new", &change_options_by("ci"))
         .await
         .unwrap_err();
     assert!(matches!(error, ChangeError::NoHistory), "{error}");
@@ -222,20 +240,23 @@ async fn a_store_can_be_changed_without_a_history() {
 #[tokio::test]
 async fn a_change_does_not_hide_a_problem_found_while_it_is_prepared() {
     let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
-    let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
+    let [x, y] = [
+        bcs_definition("x", "Application", "1"),
+        bcs_definition("y", "Secret", "1"),
+    ];
     memory.put("n/x", &x);
     memory.put("n/y", &y);
     let host = builder(&scene, &memory).build().await.unwrap();
     let (has_read, release) = memory.hold_reading();
     let applying = {
         let host = host.clone();
-        tokio::spawn(async move { host.apply(&y, "new", &application_by("ci")).await })
+        tokio::spawn(async move { host.apply(&y, "new", &change_options_by("ci")).await })
     };
     has_read.await.unwrap();
     memory.put("n/x", "nonsense");
     host.reload().await.unwrap();
-    assert_eq!(live(&host), "1 n/x=1 n/y=1 !");
+    assert_eq!(live_summary(&host), "1 n/x=1 n/y=1 !");
     drop(release);
     assert_eq!(applying.await.unwrap().unwrap().revision, 1);
-    assert_eq!(live(&host), "1 n/x=1 n/y=1 !");
+    assert_eq!(live_summary(&host), "1 n/x=1 n/y=1 !");
 }

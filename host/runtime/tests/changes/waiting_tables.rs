@@ -9,7 +9,7 @@ use admittance::{
 
 use crate::{
     guest::Guest,
-    scene::{ChangesScene, chain, live, plugin},
+    scene::{ChangesScene, chain, live_summary, plugin},
     stores::FollowTask,
 };
 
@@ -26,13 +26,13 @@ async fn start(scene: &ChangesScene) -> Host {
 async fn prepare(scene: &ChangesScene, host: &Host, path: &str) -> Digest {
     scene.write("a.yaml", &chain("a", path));
     host.reload().await.unwrap();
-    host.prepared().newest
+    host.table_hashes().newest
 }
 
-async fn until_prepared(host: &Host, hash: Digest) {
+async fn wait_until_prepared(host: &Host, hash: Digest) {
     let mut changes = host.changes();
     let waiting = async {
-        while host.prepared().newest != hash {
+        while host.table_hashes().newest != hash {
             changes.changed().await.unwrap();
         }
     };
@@ -46,18 +46,18 @@ async fn a_new_table_waits_until_the_program_lets_it_go_live() {
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;
     let first = host.hash();
-    assert_eq!((host.prepared().newest, host.status().prepared), (first, None));
+    assert_eq!((host.table_hashes().newest, host.status().prepared), (first, None));
 
     let second = prepare(&scene, &host, "2").await;
-    assert_eq!(live(&host), "1 a=1");
+    assert_eq!(live_summary(&host), "1 a=1");
     assert_eq!((host.hash(), host.status().prepared), (first, Some(second)));
     host.reload().await.unwrap();
-    assert_eq!(host.prepared().newest, second);
-    assert!(!host.go_live_with(Digest::of("another")).await);
+    assert_eq!(host.table_hashes().newest, second);
+    assert!(!host.go_live_with(Digest::of_bytes("another")).await);
     assert!(host.go_live_with(second).await && host.go_live_with(second).await);
-    assert_eq!(live(&host), "2 a=2");
+    assert_eq!(live_summary(&host), "2 a=2");
     assert_eq!(
-        (host.hash(), host.prepared().newest, host.prepared().earlier),
+        (host.hash(), host.table_hashes().newest, host.table_hashes().earlier),
         (second, second, None)
     );
 
@@ -65,7 +65,7 @@ async fn a_new_table_waits_until_the_program_lets_it_go_live() {
     assert_eq!(host.history().len(), 2);
     drop(host);
     let host = start(&scene).await;
-    assert_eq!(live(&host), "3 a=3");
+    assert_eq!(live_summary(&host), "3 a=3");
 }
 
 #[tokio::test]
@@ -75,11 +75,17 @@ async fn an_earlier_prepared_table_can_still_go_live() {
     let host = start(&scene).await;
     let second = prepare(&scene, &host, "2").await;
     let third = prepare(&scene, &host, "3").await;
-    assert_eq!((host.prepared().newest, host.prepared().earlier), (third, Some(second)));
+    assert_eq!(
+        (host.table_hashes().newest, host.table_hashes().earlier),
+        (third, Some(second))
+    );
     assert!(host.go_live_with(second).await);
-    assert_eq!((live(&host), host.prepared().newest), ("2 a=2".to_owned(), third));
+    assert_eq!(
+        (live_summary(&host), host.table_hashes().newest),
+        ("2 a=2".to_owned(), third)
+    );
     assert!(host.go_live_with(third).await);
-    assert_eq!(live(&host), "3 a=3");
+    assert_eq!(live_summary(&host), "3 a=3");
 }
 
 #[tokio::test]
@@ -90,13 +96,13 @@ async fn a_change_can_go_live_after_it_was_reverted_and_before_the_reversal() {
     let first = host.hash();
     let second = prepare(&scene, &host, "2").await;
     assert_eq!(prepare(&scene, &host, "1").await, first);
-    assert_eq!(host.prepared().earlier, Some(second));
+    assert_eq!(host.table_hashes().earlier, Some(second));
     let _following = FollowTask::start(&host);
     assert!(host.go_live_with(second).await);
-    assert_eq!(live(&host), "2 a=2");
-    until_prepared(&host, first).await;
+    assert_eq!(live_summary(&host), "2 a=2");
+    wait_until_prepared(&host, first).await;
     assert!(host.go_live_with(first).await);
-    assert_eq!(live(&host), "3 a=1");
+    assert_eq!(live_summary(&host), "3 a=1");
 }
 
 #[tokio::test]
@@ -108,7 +114,7 @@ async fn a_change_without_effect_on_verdicts_goes_live_immediately() {
     scene.remove("a.yaml");
     scene.write("b.yaml", &chain("a", "1"));
     host.reload().await.unwrap();
-    assert_eq!((live(&host), host.hash()), ("2 a=1".to_owned(), hash));
+    assert_eq!((live_summary(&host), host.hash()), ("2 a=1".to_owned(), hash));
 
     let elsewhere = ChangesScene::new();
     elsewhere.write("z.yaml", &chain("a", "1"));

@@ -7,7 +7,7 @@ use admittance_admission::{
     FieldMask, RecordedCluster, UserInfo, move_if_long,
 };
 
-use super::{PREPARING, denied};
+use super::{PREPARING_MESSAGE, denied_error};
 use crate::{
     contract::bindings::admittance::plugin::{cluster, types},
     store::CallState,
@@ -19,7 +19,7 @@ const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
 /// The cost of a label selector. A selector is compared with the labels of all objects, so each of its bytes counts as
 /// much as searching this many bytes of text.
-const LABELS: usize = 64;
+const LABEL_SELECTOR_COST: usize = 64;
 
 /// The number of searched bytes after which a search lets other work run on its thread.
 const BYTES_AT_ONCE: usize = 256 << 10;
@@ -36,7 +36,7 @@ impl CallState {
         // A plugin may try out a request in `configure`, where it cannot read anything yet. It gets an error as the
         // result, and can go on.
         if self.preparing {
-            return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
+            return Ok(Err(cluster::Error::Unavailable(PREPARING_MESSAGE.to_owned())));
         }
         if kind.is_access_review() {
             return Ok(Err(cluster::Error::Refused(format!(
@@ -44,12 +44,12 @@ impl CallState {
             ))));
         }
         if !self.grants.cluster.contains(&kind) {
-            return Err(denied(format!(
+            return Err(denied_error(format!(
                 "the plugin reads `{kind}` from the control plane without permission; add `{kind}` to \
                  `allow.cluster` of the stage"
             )));
         }
-        Ok(self.reader().map(|reader| (reader, kind)))
+        Ok(self.cluster_reader().map(|reader| (reader, kind)))
     }
 
     fn granted_namespace(
@@ -64,42 +64,45 @@ impl CallState {
         match namespace {
             None if is_list => Ok(Some(own_namespace.to_owned())),
             Some(namespace) if namespace == own_namespace => Ok(Some(namespace)),
-            other => {
+            other_namespace => {
                 let namespace_text =
-                    other.map_or_else(|| "no namespace".to_owned(), |other| format!("namespace {other}"));
-                Err(denied(format!(
+                    other_namespace.map_or_else(|| "no namespace".to_owned(), |other| format!("namespace {other}"));
+                Err(denied_error(format!(
                     "the plugin reads `{kind}` in {namespace_text}; its chain may read only what is in the namespace {own_namespace}"
                 )))
             }
         }
     }
 
-    fn reader(&self) -> Result<Arc<dyn ClusterReader>, cluster::Error> {
+    fn cluster_reader(&self) -> Result<Arc<dyn ClusterReader>, cluster::Error> {
         let reader = self.sandbox.config.cluster.clone();
         reader.ok_or_else(|| cluster::Error::Unavailable(NO_CLUSTER.to_owned()))
     }
 
     fn granted_user(&self, user: Option<types::UserInfoResult>) -> wasmtime::Result<UserInfo> {
         let permission_error = |kind: ClusterKind, who: &str| {
-            denied(format!(
+            denied_error(format!(
                 "the plugin asks what {who} may do without permission; add `{kind}` to `allow.cluster` of the stage"
             ))
         };
         match user {
-            Some(user) if self.grants.any_access() => Ok(UserInfo {
+            Some(user) if self.grants.may_check_any_access() => Ok(UserInfo {
                 username: user.username,
                 uid: user.uid,
                 groups: user.groups,
                 extra: user.extra.into_iter().collect(),
             }),
-            Some(_) => Err(permission_error(ClusterKind::any_access(), "other users")),
-            None if self.grants.own_access() => Ok(self.user.clone()),
-            None => Err(permission_error(ClusterKind::own_access(), "the user of the request")),
+            Some(_) => Err(permission_error(ClusterKind::any_access_review(), "other users")),
+            None if self.grants.may_check_own_access() => Ok(self.user.clone()),
+            None => Err(permission_error(
+                ClusterKind::own_access_review(),
+                "the user of the request",
+            )),
         }
     }
 }
 
-async fn ask<T>(
+async fn await_answer<T>(
     deadline: Deadline,
     answer: impl Future<Output = Result<T, ClusterError>>,
 ) -> Result<T, cluster::Error> {
@@ -115,25 +118,28 @@ async fn list_objects(
     query: &ClusterQuery,
     deadline: Deadline,
 ) -> Result<ClusterPage, cluster::Error> {
-    move_if_long(query.label_selector.len() * LABELS).await;
-    ask(deadline, reader.list(kind, query, deadline)).await
+    move_if_long(query.label_selector.len() * LABEL_SELECTOR_COST).await;
+    await_answer(deadline, reader.list(kind, query, deadline)).await
 }
 
 /// Lets other calls run during a long search, and stops it at the deadline.
 pub(crate) struct SearchPace {
     deadline: Deadline,
-    bytes: usize,
+    bytes_since_pause: usize,
 }
 
 impl SearchPace {
     pub(crate) fn new(deadline: Deadline) -> Self {
-        Self { deadline, bytes: 0 }
+        Self {
+            deadline,
+            bytes_since_pause: 0,
+        }
     }
 
-    pub(crate) async fn before(&mut self, object: &str) -> Result<(), cluster::Error> {
-        self.bytes += object.len();
-        if self.bytes > BYTES_AT_ONCE {
-            self.bytes = 0;
+    pub(crate) async fn pause_before(&mut self, object: &str) -> Result<(), cluster::Error> {
+        self.bytes_since_pause += object.len();
+        if self.bytes_since_pause > BYTES_AT_ONCE {
+            self.bytes_since_pause = 0;
             tokio::task::yield_now().await;
             if self.deadline.has_passed() {
                 return Err(cluster::Error::Timeout);
@@ -143,22 +149,26 @@ impl SearchPace {
     }
 }
 
-async fn select(page: &ClusterPage, fields: &FieldMask, deadline: Deadline) -> Result<Vec<String>, cluster::Error> {
+async fn select_fields(
+    page: &ClusterPage,
+    fields: &FieldMask,
+    deadline: Deadline,
+) -> Result<Vec<String>, cluster::Error> {
     // Large objects take long, because they are copied twice: into this program, and into the plugin.
     move_if_long(page.objects.iter().map(|object| object.len()).sum()).await;
     if fields.selects_all() {
         return Ok(page.objects.iter().map(|object| object.to_string()).collect());
     }
-    let mut selected = Vec::with_capacity(page.objects.len());
+    let mut selected_objects = Vec::with_capacity(page.objects.len());
     let mut pace = SearchPace::new(deadline);
     for object in &page.objects {
-        pace.before(object).await?;
+        pace.pause_before(object).await?;
         let part = fields.apply(object).map_err(|error| {
             cluster::Error::Unavailable(format!("an object of the control plane is not JSON: {error}"))
         })?;
-        selected.push(part);
+        selected_objects.push(part);
     }
-    Ok(selected)
+    Ok(selected_objects)
 }
 
 impl From<ClusterError> for cluster::Error {
@@ -186,7 +196,7 @@ impl cluster::Host for CallState {
         let namespace = self.granted_namespace(&kind, namespace, false)?;
         let reader = RecordedCluster::new(&*reader, self.recorder.as_ref());
         let answer = reader.get(&kind, namespace.as_deref(), &name, self.deadline);
-        let answer = ask(self.deadline, answer).await;
+        let answer = await_answer(self.deadline, answer).await;
         move_if_long(answer.iter().flatten().map(String::len).sum()).await;
         Ok(answer)
     }
@@ -207,7 +217,7 @@ impl cluster::Host for CallState {
         query.label_selector = label_selector;
         let reader = RecordedCluster::new(&*reader, self.recorder.as_ref());
         Ok(match list_objects(reader, &kind, &query, self.deadline).await {
-            Ok(page) => select(&page, &query.fields, self.deadline).await,
+            Ok(page) => select_fields(&page, &query.fields, self.deadline).await,
             Err(error) => Err(error),
         })
     }
@@ -235,7 +245,7 @@ impl cluster::Host for CallState {
             Ok(page) => page,
             Err(error) => return Ok(Err(error)),
         };
-        let items = select(&page, &query.fields, self.deadline).await;
+        let items = select_fields(&page, &query.fields, self.deadline).await;
         Ok(items.map(|items| cluster::Page {
             items,
             continue_: page.rest,
@@ -248,23 +258,23 @@ impl cluster::Host for CallState {
         user: Option<types::UserInfoResult>,
     ) -> wasmtime::Result<Result<cluster::Access, cluster::Error>> {
         if self.preparing {
-            return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
+            return Ok(Err(cluster::Error::Unavailable(PREPARING_MESSAGE.to_owned())));
         }
         let user = self.granted_user(user)?;
-        let reader = match self.reader() {
+        let reader = match self.cluster_reader() {
             Ok(reader) => reader,
             Err(error) => return Ok(Err(error)),
         };
-        let action = attributes(action);
-        let answer = ask(self.deadline, reader.access(&user, &action, self.deadline)).await;
+        let action = access_attributes(action);
+        let answer = await_answer(self.deadline, reader.check_access(&user, &action, self.deadline)).await;
         if let (Some(recorder), Ok(access)) = (&self.recorder, &answer) {
-            recorder.access(&user, &action, access.allowed);
+            recorder.record_access(&user, &action, access.allowed);
         }
         Ok(answer.map(|AccessCheckResult { allowed, reason }| cluster::Access { allowed, reason }))
     }
 }
 
-fn attributes(action: cluster::Action) -> AccessAttributes {
+fn access_attributes(action: cluster::Action) -> AccessAttributes {
     match action {
         cluster::Action::Resource(action) => AccessAttributes::Resource {
             verb: action.verb,

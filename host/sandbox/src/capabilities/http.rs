@@ -2,26 +2,26 @@
 
 use admittance_admission::{HttpError, HttpGrant, HttpRequest, move_if_long};
 
-use super::{PREPARING, denied};
+use super::{PREPARING_MESSAGE, denied_error};
 use crate::{
     contract::bindings::admittance::plugin::http,
     store::{CallState, Violation},
 };
 
 /// Two parts of the error message for a refused request: the sender of the request, and the setting that can allow it.
-const PLUGIN: (&str, &str) = ("the plugin", "`allow.http` of the stage");
+const REFUSAL_TEXTS: (&str, &str) = ("the plugin", "`allow.http` of the stage");
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 
 /// Converts an error of an HTTP request. Most errors become the result of the plugin's call, and the plugin can go on.
 /// A few errors, such as a missing grant, become an `Err`, which ends the call of the plugin.
-fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
+fn to_plugin_error(error: HttpError) -> wasmtime::Result<http::Error> {
     Ok(match error {
         HttpError::Unavailable(why) => http::Error::Unavailable(why),
         HttpError::Invalid(why) => http::Error::Invalid(why),
         HttpError::Unreachable(why) => http::Error::Unreachable(why),
         HttpError::Timeout => http::Error::Timeout,
         HttpError::TooLarge(limit) => http::Error::TooLarge(limit),
-        HttpError::Denied(message) => return Err(denied(message)),
+        HttpError::Denied(message) => return Err(denied_error(message)),
         HttpError::Exhausted(failure) => return Err(Violation::error(failure.kind, failure.message)),
     })
 }
@@ -29,7 +29,7 @@ fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
 impl http::Host for CallState {
     async fn send(&mut self, request: http::Request) -> wasmtime::Result<Result<http::Response, http::Error>> {
         if self.preparing {
-            return Ok(Err(http::Error::Unavailable(PREPARING.to_owned())));
+            return Ok(Err(http::Error::Unavailable(PREPARING_MESSAGE.to_owned())));
         }
         let http::Request {
             method,
@@ -39,11 +39,12 @@ impl http::Host for CallState {
         } = request;
         let (mut request, origin) = match HttpRequest::parse(method, &url) {
             Ok(parsed) => parsed,
-            Err(error) => return no_response(error).map(Err),
+            Err(error) => return to_plugin_error(error).map(Err),
         };
         request.headers = headers;
         request.body = body;
-        let grant = HttpGrant::find_granting(&self.grants.http, &origin, &request, PLUGIN).map_err(denied)?;
+        let grant =
+            HttpGrant::find_granting(&self.grants.http, &origin, &request, REFUSAL_TEXTS).map_err(denied_error)?;
         let Some(sender) = self.sandbox.config.http.clone() else {
             return Ok(Err(http::Error::Unavailable(NO_HTTP.to_owned())));
         };
@@ -60,7 +61,7 @@ impl http::Host for CallState {
                 headers: answer.headers,
                 body: answer.body,
             })),
-            Err(error) => no_response(error).map(Err),
+            Err(error) => to_plugin_error(error).map(Err),
         }
     }
 }

@@ -12,13 +12,13 @@ use crate::{LogLimits, contract::bindings::wasi::logging::logging, store::CallSt
 pub(crate) const TARGET: &str = "admittance::plugin";
 
 /// The number of bytes kept of the end of standard error, which may be the message of a plugin's panic.
-const TAIL: usize = 4 << 10;
+const TAIL_MAX: usize = 4 << 10;
 
 /// The maximum length of a line of a standard stream, in bytes; longer lines are split.
-const LINE: usize = 4 << 10;
+const LINE_MAX: usize = 4 << 10;
 
 /// The maximum number of HTTP requests that are logged in a call of a plugin.
-const REQUESTS: u32 = 64;
+const REQUESTS_MAX: u32 = 64;
 
 #[derive(Clone)]
 pub(crate) struct CallLog(Arc<Mutex<GuestLines>>);
@@ -28,11 +28,11 @@ struct GuestLines {
     uid: Uid,
     remaining_limits: LogLimits,
     requests_left: u32,
-    dropped: u64,
+    dropped_count: u64,
     is_closed: bool,
-    out: Vec<u8>,
-    err: Vec<u8>,
-    tail: Vec<u8>,
+    pending_out: Vec<u8>,
+    pending_err: Vec<u8>,
+    stderr_tail: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +66,11 @@ fn is_enabled(level: Level) -> bool {
 
 /// Returns whether a line of this level is stored with the decision. Lines for operators are stored even if the
 /// program's own log leaves out their level.
-fn is_kept(level: Level) -> bool {
+fn is_level_kept(level: Level) -> bool {
     level <= Level::INFO || is_enabled(level)
 }
 
-fn keep(level: Level, context: &str, message: impl Into<String>) {
+fn keep_line(level: Level, context: &str, message: impl Into<String>) {
     let level = match level {
         Level::ERROR => LogLevel::Error,
         Level::WARN => LogLevel::Warn,
@@ -95,7 +95,7 @@ impl logging::Host for CallState {
             logging::Level::Warn => Level::WARN,
             logging::Level::Error | logging::Level::Critical => Level::ERROR,
         };
-        self.log.line(level, &context, &message);
+        self.log.log_line(level, &context, &message);
         Ok(())
     }
 }
@@ -106,12 +106,12 @@ impl CallLog {
             plugin,
             uid,
             remaining_limits: limits,
-            requests_left: REQUESTS,
-            dropped: 0,
+            requests_left: REQUESTS_MAX,
+            dropped_count: 0,
             is_closed: false,
-            out: Vec::new(),
-            err: Vec::new(),
-            tail: Vec::new(),
+            pending_out: Vec::new(),
+            pending_err: Vec::new(),
+            stderr_tail: Vec::new(),
         })))
     }
 
@@ -119,8 +119,8 @@ impl CallLog {
         self.0.lock()
     }
 
-    pub(crate) fn line(&self, level: Level, context: &str, message: &str) {
-        if is_kept(level) {
+    pub(crate) fn log_line(&self, level: Level, context: &str, message: &str) {
+        if is_level_kept(level) {
             self.lines().emit(level, context, message);
         }
     }
@@ -131,19 +131,19 @@ impl CallLog {
             return;
         }
         if lines.requests_left == 0 {
-            lines.dropped += 1;
+            lines.dropped_count += 1;
             return;
         }
         lines.requests_left -= 1;
         let (plugin, uid) = (&*lines.plugin, lines.uid.as_str());
-        let request = &*shortened(request, LINE);
+        let request = &*shortened(request, LINE_MAX);
         match status {
             Ok(status) => {
-                keep(Level::INFO, "http", format!("{request}: {status}"));
+                keep_line(Level::INFO, "http", format!("{request}: {status}"));
                 tracing::info!(target: TARGET, plugin, uid, request, status, "a request was sent");
             }
             Err(error) => {
-                keep(Level::INFO, "http", format!("{request}: {error}"));
+                keep_line(Level::INFO, "http", format!("{request}: {error}"));
                 tracing::info!(target: TARGET, plugin, uid, request, %error, "a request was not answered");
             }
         }
@@ -153,8 +153,8 @@ impl CallLog {
         self.lines().write(stream, bytes);
     }
 
-    pub(crate) fn tail(&self) -> String {
-        String::from_utf8_lossy(&self.lines().tail).trim().to_owned()
+    pub(crate) fn stderr_tail(&self) -> String {
+        String::from_utf8_lossy(&self.lines().stderr_tail).trim().to_owned()
     }
 
     /// Ends the log of a call: logs incomplete lines, and the number of dropped lines.
@@ -176,12 +176,12 @@ impl GuestLines {
             return;
         }
         for stream in [Stream::Out, Stream::Err] {
-            let rest = std::mem::take(self.pending(stream));
-            self.stream_line(stream, &rest);
+            let last_line = std::mem::take(self.pending_line(stream));
+            self.emit_stream_line(stream, &last_line);
         }
-        let dropped = std::mem::take(&mut self.dropped);
+        let dropped = std::mem::take(&mut self.dropped_count);
         if dropped > 0 {
-            keep(
+            keep_line(
                 Level::WARN,
                 "",
                 format!("{dropped} more lines exceeded the log limit of a call"),
@@ -200,14 +200,14 @@ impl GuestLines {
         }
         let size = context.len() + message.len();
         if self.remaining_limits.lines == 0 || self.remaining_limits.bytes < size {
-            self.dropped += 1;
+            self.dropped_count += 1;
             // This line does not fit into the log. To avoid gaps, all later lines are dropped too, even shorter ones.
             self.remaining_limits.lines = 0;
             return;
         }
         self.remaining_limits.lines -= 1;
         self.remaining_limits.bytes -= size;
-        keep(level, context, message);
+        keep_line(level, context, message);
         event!(
             level,
             plugin = &*self.plugin,
@@ -217,36 +217,36 @@ impl GuestLines {
         );
     }
 
-    fn pending(&mut self, stream: Stream) -> &mut Vec<u8> {
+    fn pending_line(&mut self, stream: Stream) -> &mut Vec<u8> {
         match stream {
-            Stream::Out => &mut self.out,
-            Stream::Err => &mut self.err,
+            Stream::Out => &mut self.pending_out,
+            Stream::Err => &mut self.pending_err,
         }
     }
 
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         if stream == Stream::Err {
-            self.tail.extend_from_slice(bytes);
-            let excess = self.tail.len().saturating_sub(TAIL);
-            self.tail.drain(..excess);
+            self.stderr_tail.extend_from_slice(bytes);
+            let excess = self.stderr_tail.len().saturating_sub(TAIL_MAX);
+            self.stderr_tail.drain(..excess);
         }
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let pending = self.pending(stream);
-            let room = LINE.saturating_sub(pending.len());
+            let pending = self.pending_line(stream);
+            let room = LINE_MAX.saturating_sub(pending.len());
             pending.extend_from_slice(part.get(..room).unwrap_or(part));
             if part.ends_with(b"\n") {
                 let line = std::mem::take(pending);
-                self.stream_line(stream, &line);
+                self.emit_stream_line(stream, &line);
             }
         }
     }
 
-    fn stream_line(&mut self, stream: Stream, line: &[u8]) {
+    fn emit_stream_line(&mut self, stream: Stream, line: &[u8]) {
         let (level, context) = match stream {
             Stream::Out => (Level::INFO, "stdout"),
             Stream::Err => (Level::WARN, "stderr"),
         };
-        if is_kept(level) {
+        if is_level_kept(level) {
             let text = String::from_utf8_lossy(line);
             let line = text.trim_end();
             if !line.is_empty() {

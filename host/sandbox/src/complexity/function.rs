@@ -2,7 +2,7 @@
 
 use wasmparser::{BlockType, FunctionBody, Operator};
 
-use super::{Limit, invalid};
+use super::{Limit, parse_error};
 use crate::Error;
 
 pub(super) const SIZE: Limit = Limit("bytes in one function", 4 << 20);
@@ -25,36 +25,36 @@ pub(super) struct Types {
 }
 
 impl Types {
-    pub(super) fn declare(&mut self, params: usize, results: usize) {
+    pub(super) fn add_type(&mut self, params: usize, results: usize) {
         let count = |values| u32::try_from(values).unwrap_or(u32::MAX);
         self.declared.push((count(params), count(results)));
     }
 
-    pub(super) fn import(&mut self, type_index: u32) {
+    pub(super) fn add_import(&mut self, type_index: u32) {
         self.functions.push(type_index);
         self.imported += 1;
     }
 
-    pub(super) fn define(&mut self, type_index: u32) {
+    pub(super) fn add_function(&mut self, type_index: u32) {
         self.functions.push(type_index);
     }
 
-    fn of_type(&self, index: u32) -> Arity {
+    fn type_arity(&self, index: u32) -> Arity {
         self.declared.get(index as usize).copied().unwrap_or_default()
     }
 
-    fn of_function(&self, index: usize) -> Arity {
+    fn function_arity(&self, index: usize) -> Arity {
         self.functions
             .get(index)
-            .map(|type_index| self.of_type(*type_index))
+            .map(|type_index| self.type_arity(*type_index))
             .unwrap_or_default()
     }
 
-    fn of_block(&self, block: BlockType) -> Arity {
+    fn block_arity(&self, block: BlockType) -> Arity {
         match block {
             BlockType::Empty => (0, 0),
             BlockType::Type(_) => (0, 1),
-            BlockType::FuncType(index) => self.of_type(index),
+            BlockType::FuncType(index) => self.type_arity(index),
         }
     }
 }
@@ -66,13 +66,13 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn count(&mut self, body: &FunctionBody<'_>, types: &mut Types) -> Result<(), Error> {
+    pub(super) fn count_function(&mut self, body: &FunctionBody<'_>, types: &mut Types) -> Result<(), Error> {
         SIZE.check(body.range().len() as u64)?;
-        let (params, results) = types.of_function(types.imported + types.bodies);
+        let (params, results) = types.function_arity(types.imported + types.bodies);
         types.bodies += 1;
         let mut locals = u64::from(params);
-        for local in body.get_locals_reader().map_err(invalid)? {
-            LOCALS.add(&mut locals, local.map_err(invalid)?.0)?;
+        for local in body.get_locals_reader().map_err(parse_error)? {
+            LOCALS.add_to_total(&mut locals, local.map_err(parse_error)?.0)?;
         }
         let mut function = FunctionCost {
             types,
@@ -81,13 +81,13 @@ impl Totals {
             branches: 0,
             values: 0,
         };
-        for operator in body.get_operators_reader().map_err(invalid)? {
-            function.count(&operator.map_err(invalid)?)?;
+        for operator in body.get_operators_reader().map_err(parse_error)? {
+            function.count_operator(&operator.map_err(parse_error)?)?;
         }
         let merges = locals.saturating_mul(function.loops);
         MERGES.check(merges)?;
-        ALL_MERGES.add(&mut self.merges, merges)?;
-        ALL_VALUES.add(&mut self.values, function.values)
+        ALL_MERGES.add_to_total(&mut self.merges, merges)?;
+        ALL_VALUES.add_to_total(&mut self.values, function.values)
     }
 }
 
@@ -101,52 +101,52 @@ struct FunctionCost<'a> {
 }
 
 impl FunctionCost<'_> {
-    fn count(&mut self, operator: &Operator<'_>) -> Result<(), Error> {
+    fn count_operator(&mut self, operator: &Operator<'_>) -> Result<(), Error> {
         match operator {
             Operator::Block { blockty } | Operator::If { blockty } => {
-                let arity = self.types.of_block(*blockty);
+                let arity = self.types.block_arity(*blockty);
                 self.labels.push(arity.1);
-                self.pass(arity)
+                self.count_values(arity)
             }
             Operator::Loop { blockty } => {
-                let arity = self.types.of_block(*blockty);
+                let arity = self.types.block_arity(*blockty);
                 self.labels.push(arity.0);
                 self.loops += 1;
-                self.pass(arity)
+                self.count_values(arity)
             }
             Operator::End => {
                 self.labels.pop();
                 Ok(())
             }
-            Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => self.branch(*relative_depth),
+            Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => self.count_branch(*relative_depth),
             Operator::BrTable { targets } => {
                 for target in targets.targets() {
-                    self.branch(target.map_err(invalid)?)?;
+                    self.count_branch(target.map_err(parse_error)?)?;
                 }
-                self.branch(targets.default())
+                self.count_branch(targets.default())
             }
             Operator::Return => {
                 let results = self.labels.first().copied().unwrap_or_default();
-                self.pass((results, 0))
+                self.count_values((results, 0))
             }
             Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
-                self.pass(self.types.of_function(*function_index as usize))
+                self.count_values(self.types.function_arity(*function_index as usize))
             }
             Operator::CallIndirect { type_index, .. }
             | Operator::ReturnCallIndirect { type_index, .. }
             | Operator::CallRef { type_index }
-            | Operator::ReturnCallRef { type_index } => self.pass(self.types.of_type(*type_index)),
+            | Operator::ReturnCallRef { type_index } => self.count_values(self.types.type_arity(*type_index)),
             _ => Ok(()),
         }
     }
 
-    fn branch(&mut self, depth: u32) -> Result<(), Error> {
-        BRANCHES.add(&mut self.branches, 1_u32)?;
+    fn count_branch(&mut self, depth: u32) -> Result<(), Error> {
+        BRANCHES.add_to_total(&mut self.branches, 1_u32)?;
         let label = self.labels.iter().rev().nth(depth as usize);
-        self.pass((label.copied().unwrap_or_default(), 0))
+        self.count_values((label.copied().unwrap_or_default(), 0))
     }
 
-    fn pass(&mut self, (params, results): Arity) -> Result<(), Error> {
-        VALUES.add(&mut self.values, u64::from(params) + u64::from(results))
+    fn count_values(&mut self, (params, results): Arity) -> Result<(), Error> {
+        VALUES.add_to_total(&mut self.values, u64::from(params) + u64::from(results))
     }
 }

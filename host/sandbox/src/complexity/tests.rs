@@ -1,11 +1,11 @@
 use super::*;
 
-fn checked(text: &str) -> Result<(), Error> {
+fn check_text(text: &str) -> Result<(), Error> {
     check(&wat::parse_str(text).unwrap_or_else(|error| panic!("{error}: {text}")))
 }
 
-fn refused(text: &str) -> (&'static str, u64) {
-    match checked(text) {
+fn exceeded_limit(text: &str) -> (&'static str, u64) {
+    match check_text(text) {
         Err(Error::TooComplex { items, count, limit }) => {
             assert!(count > limit, "{count} {items}, {limit}");
             (items, count)
@@ -15,7 +15,7 @@ fn refused(text: &str) -> (&'static str, u64) {
 }
 
 /// Writes components in components, `levels` deep. Each component instantiates the one inside it `times` times.
-fn nested(levels: usize, times: usize) -> String {
+fn nested_components_text(levels: usize, times: usize) -> String {
     let mut text = "(component)".to_owned();
     for _ in 0..levels {
         text = format!("(component {text} {})", "(instance (instantiate 0))".repeat(times));
@@ -25,14 +25,14 @@ fn nested(levels: usize, times: usize) -> String {
 
 #[test]
 fn nested_instances_are_counted_for_each_instantiation() {
-    let text = nested(9, 10);
+    let text = nested_components_text(9, 10);
     let module = wat::parse_str(&text).unwrap();
     assert!(module.len() < 410, "{}", module.len());
-    assert_eq!(refused(&text), (INSTANCES.0, 1_111_111_110));
+    assert_eq!(exceeded_limit(&text), (INSTANCES.0, 1_111_111_110));
     let message = check(&module).unwrap_err().to_string();
     assert!(message.contains("has 1111111110 instances"), "{message}");
     assert!(message.contains("the limit is 1000"), "{message}");
-    checked(&nested(8, 2)).unwrap();
+    check_text(&nested_components_text(8, 2)).unwrap();
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn aliased_components_are_counted() {
             ),
         ),
     ] {
-        assert_eq!(refused(&text).0, INSTANCES.0, "{case}");
+        assert_eq!(exceeded_limit(&text).0, INSTANCES.0, "{case}");
     }
 }
 
@@ -75,7 +75,7 @@ fn a_component_that_instantiates_an_imported_one_is_refused() {
             (alias export $i "c" (component $it))
             (instance (instantiate $it)))"#,
     ] {
-        let refusal = checked(text).unwrap_err().to_string();
+        let refusal = check_text(text).unwrap_err().to_string();
         assert!(
             refusal.contains("instantiates only components that are defined inside"),
             "{refusal}"
@@ -91,7 +91,7 @@ fn each_counted_item_has_a_limit() {
     let many_values_type = format!("(type $t (func (param {values}) (result {values})))");
     let type_levels = format!("{}{}", "(type (component ".repeat(25), "))".repeat(25));
     let cases = [
-        (NESTING, nested(25, 1)),
+        (NESTING, nested_components_text(25, 1)),
         (TYPE_NESTING, format!("(component {type_levels})")),
         (TYPES, module(&"(type (func))".repeat(110_000))),
         (TYPES, format!("(component {})", "(type u8)".repeat(110_000))),
@@ -174,7 +174,7 @@ fn each_counted_item_has_a_limit() {
         ),
     ];
     for (limit, text) in cases {
-        assert_eq!(refused(&text).0, limit.0);
+        assert_eq!(exceeded_limit(&text).0, limit.0);
     }
 }
 
@@ -186,7 +186,7 @@ fn definitions_of_a_component_are_counted_for_each_instance() {
             (import \"f\" (func $f)) {})",
         "(instance (instantiate $a (with \"f\" (func $f))))".repeat(200)
     );
-    let (items, count) = refused(&text);
+    let (items, count) = exceeded_limit(&text);
     assert_eq!(items, DEFINITIONS.0);
     assert!((180_000..190_000).contains(&count), "{count}");
 }

@@ -13,10 +13,10 @@ use serde_json::json;
 use super::host_calls::{Answer, parse};
 
 /// The prefix of keys that are reserved for Kubewarden itself.
-const RESERVED: &str = "kubewarden_internal_";
+const RESERVED_PREFIX: &str = "kubewarden_internal_";
 
-const ENTRIES: usize = 1024;
-const BYTES: usize = 1 << 20;
+const ENTRIES_MAX: usize = 1024;
+const CACHE_SIZE_MAX: usize = 1 << 20;
 
 const LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -38,7 +38,7 @@ struct CacheAnswer<'a> {
 }
 
 #[derive(Deserialize)]
-struct Set {
+struct CacheSet {
     key: String,
     value: Vec<u8>,
     /// The time for which the cache keeps the value, in seconds.
@@ -52,16 +52,18 @@ struct CacheGet {
 
 impl PolicyCache {
     pub(super) fn set(&self, payload: &[u8], now: Instant) -> Answer {
-        let Set { key, value, ttl } = parse(payload)?;
+        let CacheSet { key, value, ttl } = parse(payload)?;
         let size = key.len().saturating_add(value.len());
-        let problem = if key.starts_with(RESERVED) {
-            Some(format!("keys that begin with `{RESERVED}` are reserved"))
-        } else if size > BYTES {
-            Some(format!("key and value have {size} bytes; the limit is {BYTES}"))
+        let problem = if key.starts_with(RESERVED_PREFIX) {
+            Some(format!("keys that begin with `{RESERVED_PREFIX}` are reserved"))
+        } else if size > CACHE_SIZE_MAX {
+            Some(format!(
+                "key and value have {size} bytes; the limit is {CACHE_SIZE_MAX}"
+            ))
         } else {
             let expires_at = now + Duration::from_secs(ttl).min(LIFETIME_MAX);
             let value = value.into();
-            self.keep(key, CachedValue { value, expires_at }, now);
+            self.insert(key, CachedValue { value, expires_at }, now);
             None
         };
         let code = u8::from(problem.is_some());
@@ -85,12 +87,12 @@ impl PolicyCache {
     }
 
     /// If the cache is full, the values that would expire first are removed.
-    fn keep(&self, key: String, value: CachedValue, now: Instant) {
+    fn insert(&self, key: String, value: CachedValue, now: Instant) {
         let mut entries = self.0.lock();
         entries.insert(key, value);
         let size = |(key, cached_value): (&String, &CachedValue)| key.len() + cached_value.value.len();
         let mut bytes: usize = entries.iter().map(size).sum();
-        if entries.len() <= ENTRIES && bytes <= BYTES {
+        if entries.len() <= ENTRIES_MAX && bytes <= CACHE_SIZE_MAX {
             return;
         }
         entries.retain(|_, cached_value| now < cached_value.expires_at);
@@ -101,7 +103,7 @@ impl PolicyCache {
             .collect();
         expirations.sort_unstable();
         for (_, key) in expirations {
-            if entries.len() <= ENTRIES && bytes <= BYTES {
+            if entries.len() <= ENTRIES_MAX && bytes <= CACHE_SIZE_MAX {
                 return;
             }
             if let Some(removed) = entries.remove(&key) {
@@ -154,14 +156,14 @@ mod tests {
     #[test]
     fn the_number_and_size_of_cached_values_are_limited() {
         let (cache, now) = (PolicyCache::default(), Instant::now());
-        let half = vec![7; BYTES / 2];
+        let half = vec![7; CACHE_SIZE_MAX / 2];
         set(&cache, "long", &half, 20, now);
         set(&cache, "short", &half, 10, now);
         assert_eq!(get(&cache, "short", now)["message"], "miss");
         assert_eq!(get(&cache, "long", now)["message"], "hit");
-        assert_eq!(set(&cache, "large", &vec![7; BYTES], 10, now)["code"], 1);
+        assert_eq!(set(&cache, "large", &vec![7; CACHE_SIZE_MAX], 10, now)["code"], 1);
         let cache = PolicyCache::default();
-        for number in 0..=ENTRIES {
+        for number in 0..=ENTRIES_MAX {
             set(&cache, &number.to_string(), b"", 10 + number as u64, now);
         }
         assert_eq!(get(&cache, "0", now)["message"], "miss");

@@ -24,16 +24,16 @@ use x509_parser::parse_x509_certificate;
 use super::host_calls::{Answer, parse};
 
 /// The object identifier of the extended key usage for code signing, which a certificate with a chain must have.
-const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
+const CODE_SIGNING_OID: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
 /// The maximum number of certificates in a chain that a policy sends. This is ample, because a verified path has at
 /// most six certificates besides the root.
-const CHAIN: usize = 32;
-const CHAIN_SIZE: usize = 256 << 10;
+const CHAIN_LENGTH_MAX: usize = 32;
+const CHAIN_SIZE_MAX: usize = 256 << 10;
 
 /// The maximum number of steps when a policy lets the host verify a certificate. Each certificate and each signature
 /// that is checked on the way to the root counts as a step.
-const STEPS: u32 = 32;
+const STEPS_MAX: u32 = 32;
 
 #[derive(Deserialize)]
 struct CertificateQuestion {
@@ -55,13 +55,13 @@ enum CertificateEncoding {
     Pem,
 }
 
-pub(super) fn is_trusted(payload: &[u8], now: SystemTime, deadline: Deadline) -> Answer {
-    let reason = problem(&parse(payload)?, now, deadline)?;
+pub(super) fn answer_trust_question(payload: &[u8], now: SystemTime, deadline: Deadline) -> Answer {
+    let reason = find_problem(&parse(payload)?, now, deadline)?;
     let answer = json!({"trusted": reason.is_none(), "reason": reason.unwrap_or_default()});
     Ok(answer.to_string().into_bytes())
 }
 
-fn problem(question: &CertificateQuestion, now: SystemTime, deadline: Deadline) -> Result<Option<String>, String> {
+fn find_problem(question: &CertificateQuestion, now: SystemTime, deadline: Deadline) -> Result<Option<String>, String> {
     let der = question.cert.der()?;
     let leaf = EndEntityCert::try_from(&der).map_err(|error| format!("the certificate is not valid: {error}"))?;
     let (_, parsed) = parse_x509_certificate(&der).map_err(|error| format!("the certificate is not valid: {error}"))?;
@@ -85,9 +85,9 @@ fn problem(question: &CertificateQuestion, now: SystemTime, deadline: Deadline) 
         return Ok(None);
     };
     let size: usize = chain.iter().map(|certificate| certificate.data.len()).sum();
-    if chain.len() > CHAIN || size > CHAIN_SIZE {
+    if chain.len() > CHAIN_LENGTH_MAX || size > CHAIN_SIZE_MAX {
         return Err(format!(
-            "the chain has {} certificates of {size} bytes; the limit is {CHAIN} of {CHAIN_SIZE} bytes together. Leave out \
+            "the chain has {} certificates of {size} bytes; the limit is {CHAIN_LENGTH_MAX} of {CHAIN_SIZE_MAX} bytes together. Leave out \
              those that do not lead from the certificate to its root",
             chain.len()
         ));
@@ -99,7 +99,7 @@ fn problem(question: &CertificateQuestion, now: SystemTime, deadline: Deadline) 
     let anchors = [anchor_from_trusted_cert(root)
         .map_err(|error| format!("the last certificate of the chain is not valid: {error}"))?];
     let budget = CheckBudget {
-        checks_left: AtomicU32::new(STEPS),
+        checks_left: AtomicU32::new(STEPS_MAX),
         deadline,
     };
     let counted_algorithms: Vec<_> = ALL_VERIFICATION_ALGS
@@ -115,7 +115,7 @@ fn problem(question: &CertificateQuestion, now: SystemTime, deadline: Deadline) 
         &anchors,
         intermediates,
         UnixTime::since_unix_epoch(Duration::from_secs(checked_at)),
-        CountedCheck(KeyUsage::required(CODE_SIGNING), &budget),
+        CountedCheck(KeyUsage::required(CODE_SIGNING_OID), &budget),
         None,
         None,
     );
@@ -123,7 +123,7 @@ fn problem(question: &CertificateQuestion, now: SystemTime, deadline: Deadline) 
         Ok(_) => Ok(None),
         Err(_) if deadline.has_passed() => Err("the chain was not verified in time".to_owned()),
         Err(_) if budget.is_used_up() => Err(format!(
-            "the chain has too many paths: none of those within {STEPS} certificates and signatures leads to the \
+            "the chain has too many paths: none of those within {STEPS_MAX} certificates and signatures leads to the \
              certificate. Leave out certificates with the same name"
         )),
         Err(error) => Ok(Some(format!("the chain does not lead to the certificate: {error}"))),
@@ -139,7 +139,7 @@ struct CheckBudget {
 impl CheckBudget {
     /// Takes one check from the budget. Returns false if the budget is used up or the deadline has passed, so that the
     /// verification stops.
-    fn take(&self) -> bool {
+    fn take_check(&self) -> bool {
         let take_one = |checks_left: u32| checks_left.checked_sub(1).filter(|_| !self.deadline.has_passed());
         self.checks_left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one)
@@ -157,7 +157,7 @@ struct CountedCheck<'a, T>(T, &'a CheckBudget);
 impl ExtendedKeyUsageValidator for CountedCheck<'_, KeyUsage> {
     fn validate(&self, purposes: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
         let Self(usage, budget) = self;
-        if budget.take() {
+        if budget.take_check() {
             usage.validate(purposes)
         } else {
             // This error ends webpki's search. With another error, webpki would go on and try other paths.
@@ -169,7 +169,7 @@ impl ExtendedKeyUsageValidator for CountedCheck<'_, KeyUsage> {
 impl SignatureVerificationAlgorithm for CountedCheck<'_, &dyn SignatureVerificationAlgorithm> {
     fn verify_signature(&self, public_key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
         let Self(algorithm, budget) = self;
-        if budget.take() {
+        if budget.take_check() {
             algorithm.verify_signature(public_key, message, signature)
         } else {
             Err(InvalidSignature)

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The maximum number of conditions in a selector, and of masks in a query.
-const FIELDS: usize = 64;
+const FIELDS_MAX: usize = 64;
 
 /// Conditions such as `metadata.name=a,spec.nodeName!=b`. Strings, numbers and booleans are compared as text.
 pub(super) struct FieldSelector(Vec<(String, bool, String)>);
@@ -11,7 +11,7 @@ pub(super) struct FieldSelector(Vec<(String, bool, String)>);
 impl FieldSelector {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(',').filter(|part| !part.trim().is_empty()).collect();
-        few_fields(parts.len())?;
+        check_field_count(parts.len())?;
         let parts = parts.into_iter().map(|part| {
             let (field, value) = part
                 .split_once('=')
@@ -41,9 +41,9 @@ impl FieldSelector {
 }
 
 /// Refuses more conditions or masks than the limit, because each is compared with every field of every object.
-fn few_fields(count: usize) -> Result<(), String> {
-    if count > FIELDS {
-        return Err(format!("the request names {count} fields; the limit is {FIELDS}"));
+fn check_field_count(count: usize) -> Result<(), String> {
+    if count > FIELDS_MAX {
+        return Err(format!("the request names {count} fields; the limit is {FIELDS_MAX}"));
     }
     Ok(())
 }
@@ -53,18 +53,18 @@ pub(super) fn keep_fields(object: String, masks: Option<&[String]>) -> Result<St
     let Some(masks) = masks.filter(|masks| !masks.is_empty()) else {
         return Ok(object);
     };
-    few_fields(masks.len())?;
+    check_field_count(masks.len())?;
     let Ok(mut value) = serde_json::from_str::<Value>(&object) else {
         return Ok(object);
     };
     let always = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
     let texts = always.into_iter().chain(masks.iter().map(String::as_str));
     let paths: Vec<Vec<&str>> = texts.map(|path| path.split('.').collect()).collect();
-    retain(&mut value, &paths.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    retain_paths(&mut value, &paths.iter().map(Vec::as_slice).collect::<Vec<_>>());
     Ok(value.to_string())
 }
 
-fn retain(value: &mut Value, paths: &[&[&str]]) {
+fn retain_paths(value: &mut Value, paths: &[&[&str]]) {
     match value {
         Value::Object(fields) => fields.retain(|key, value| {
             let below: Vec<&[&str]> = paths
@@ -77,11 +77,11 @@ fn retain(value: &mut Value, paths: &[&[&str]]) {
                 .collect();
             let is_whole = below.iter().any(|rest| rest.is_empty());
             if !is_whole && !below.is_empty() {
-                retain(value, &below);
+                retain_paths(value, &below);
             }
             !below.is_empty()
         }),
-        Value::Array(items) => items.iter_mut().for_each(|item| retain(item, paths)),
+        Value::Array(items) => items.iter_mut().for_each(|item| retain_paths(item, paths)),
         _ => {}
     }
 }
@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn a_request_with_too_many_field_conditions_or_masks_is_refused() {
         let names = |count: usize| vec!["a=b".to_owned(); count];
-        assert!(FieldSelector::parse(&names(FIELDS).join(",")).is_ok());
-        keep_fields("{}".to_owned(), Some(&names(FIELDS))).unwrap();
+        assert!(FieldSelector::parse(&names(FIELDS_MAX).join(",")).is_ok());
+        keep_fields("{}".to_owned(), Some(&names(FIELDS_MAX))).unwrap();
         for error in [
-            FieldSelector::parse(&names(FIELDS + 1).join(",")).err(),
-            keep_fields("{}".to_owned(), Some(&names(FIELDS + 1))).err(),
+            FieldSelector::parse(&names(FIELDS_MAX + 1).join(",")).err(),
+            keep_fields("{}".to_owned(), Some(&names(FIELDS_MAX + 1))).err(),
         ] {
             assert_eq!(error.unwrap(), "the request names 65 fields; the limit is 64");
         }

@@ -12,12 +12,12 @@ use wasmtime::Caller;
 
 use super::{
     certificates,
-    exchange::{take, take_text},
+    exchange::{copy_bytes, copy_text},
     fields::{FieldSelector, keep_fields},
     images,
 };
 use crate::{
-    capabilities::{PREPARING, SearchPace, denied},
+    capabilities::{PREPARING_MESSAGE, SearchPace, denied_error},
     contract::bindings::admittance::plugin::{cluster, types},
     store::{CallState, Violation},
 };
@@ -25,22 +25,22 @@ use crate::{
 const BINDING: &str = "kubewarden";
 
 /// The maximum size of a policy's query about the cluster, images or addresses, and of its log events, in bytes.
-const QUESTION: usize = 256 << 10;
+const REQUEST_MAX: usize = 256 << 10;
 
 /// The arguments of a host call: four pairs of address and length, for the binding, namespace, operation and payload.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 
 /// Answers a host call of a policy; returns false if the answer is an error message for the policy. If the stage does
 /// not grant the operation, this function fails, which ends the call of the policy.
-pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments) -> wasmtime::Result<bool> {
+pub(super) async fn answer_call(guest: &mut Caller<'_, CallState>, arguments: Arguments) -> wasmtime::Result<bool> {
     let (binding, binding_length, namespace, namespace_length, operation, operation_length, payload, length) =
         arguments;
-    let binding = take_text(guest, binding, binding_length)?;
-    let namespace = take_text(guest, namespace, namespace_length)?;
-    let operation = take_text(guest, operation, operation_length)?;
-    let payload = take(guest, payload, length)?;
+    let binding = copy_text(guest, binding, binding_length)?;
+    let namespace = copy_text(guest, namespace, namespace_length)?;
+    let operation = copy_text(guest, operation, operation_length)?;
+    let payload = copy_bytes(guest, payload, length)?;
     move_if_long(payload.len()).await;
-    let answer = answer(guest.data_mut(), &binding, &namespace, &operation, payload).await?;
+    let answer = dispatch_call(guest.data_mut(), &binding, &namespace, &operation, payload).await?;
     // After this function, the policy copies the answer into its memory, which takes long for a large answer.
     move_if_long(answer.as_ref().map_or(0, Vec::len)).await;
     let exchange = &mut guest.data_mut().exchange;
@@ -51,7 +51,7 @@ pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments
 
 pub(super) type Answer = Result<Vec<u8>, String>;
 
-async fn answer(
+async fn dispatch_call(
     state: &mut CallState,
     binding: &str,
     namespace: &str,
@@ -60,11 +60,11 @@ async fn answer(
 ) -> wasmtime::Result<Answer> {
     match (binding, namespace, operation) {
         (BINDING, "tracing", "log") => {
-            log(state, &payload);
+            log_event(state, &payload);
             Ok(Ok(Vec::new()))
         }
-        (BINDING, "kubernetes" | "oci" | "net", _) if payload.len() > QUESTION => Ok(Err(format!(
-            "the request has {} bytes; the limit is {QUESTION}",
+        (BINDING, "kubernetes" | "oci" | "net", _) if payload.len() > REQUEST_MAX => Ok(Err(format!(
+            "the request has {} bytes; the limit is {REQUEST_MAX}",
             payload.len()
         ))),
         (BINDING, "kubernetes", "get_resource") => match parse(&payload) {
@@ -80,26 +80,26 @@ async fn answer(
             Err(error) => Ok(Err(error)),
         },
         (BINDING, "oci", operation) if let Some(operation) = images::ImageOperation::from_name(operation) => {
-            images::answer(state, operation, &payload).await
+            images::answer_query(state, operation, &payload).await
         }
         (BINDING, "net", "v1/dns_lookup_host") => match parse::<String>(&payload) {
             Ok(host) => look_up(state, &host).await,
             Err(error) => Ok(Err(error)),
         },
-        (BINDING, "cache" | "crypto", _) if state.preparing => Ok(Err(PREPARING.to_owned())),
+        (BINDING, "cache" | "crypto", _) if state.preparing => Ok(Err(PREPARING_MESSAGE.to_owned())),
         (BINDING, "cache", "set") => Ok(state.cache.set(&payload, Instant::now())),
         (BINDING, "cache", "get") => Ok(state.cache.get(&payload, Instant::now())),
-        (BINDING, "crypto", "v1/is_certificate_trusted") => is_trusted(state.deadline, payload).await,
-        _ => Err(denied(format!(
+        (BINDING, "crypto", "v1/is_certificate_trusted") => answer_is_trusted(state.deadline, payload).await,
+        _ => Err(denied_error(format!(
             "the policy called `{binding}/{namespace}/{operation}`, which this host does not have, and no stage can \
              grant it"
         ))),
     }
 }
 
-async fn is_trusted(deadline: Deadline, payload: Vec<u8>) -> wasmtime::Result<Answer> {
+async fn answer_is_trusted(deadline: Deadline, payload: Vec<u8>) -> wasmtime::Result<Answer> {
     move_to_long_work_thread().await;
-    let verify = move || certificates::is_trusted(&payload, Moment::now().0, deadline);
+    let verify = move || certificates::answer_trust_question(&payload, Moment::now().0, deadline);
     let verification = offload(usize::MAX, deadline, verify).await;
     verification.map_err(|failure| Violation::error(failure.kind, failure.message))
 }
@@ -108,33 +108,36 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
     serde_json::from_slice(payload).map_err(|error| format!("the request cannot be read: {error}"))
 }
 
-fn log(state: &CallState, payload: &[u8]) {
-    // An event of more than `QUESTION` bytes does not fit into the log. It is not parsed, and counts as a dropped line.
-    let short_payload = Some(payload).filter(|payload| payload.len() <= QUESTION);
+fn log_event(state: &CallState, payload: &[u8]) {
+    // An event of more than `REQUEST_MAX` bytes does not fit into the log. It is not parsed, and counts as a dropped
+    // line.
+    let short_payload = Some(payload).filter(|payload| payload.len() <= REQUEST_MAX);
     let event = short_payload.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(bytes).ok());
     let Some(mut event) = event else {
-        state.log.line(Level::WARN, "policy", &String::from_utf8_lossy(payload));
+        state
+            .log
+            .log_line(Level::WARN, "policy", &String::from_utf8_lossy(payload));
         return;
     };
-    let mut text = |key: &str| match event.remove(key) {
+    let mut remove_text = |key: &str| match event.remove(key) {
         Some(Value::String(text)) => text,
         _ => String::new(),
     };
-    let level = match text("level").to_ascii_lowercase().as_str() {
+    let level = match remove_text("level").to_ascii_lowercase().as_str() {
         "trace" => Level::TRACE,
         "debug" => Level::DEBUG,
         "warn" | "warning" => Level::WARN,
         "error" | "critical" => Level::ERROR,
         _ => Level::INFO,
     };
-    let mut message = text("message");
+    let mut message = remove_text("message");
     for location_key in ["file", "line", "column"] {
         event.remove(location_key);
     }
     if !event.is_empty() {
         message += &format!(" {}", Value::Object(event));
     }
-    state.log.line(level, "policy", &message);
+    state.log.log_line(level, "policy", &message);
 }
 
 #[derive(Deserialize)]
@@ -153,7 +156,7 @@ async fn get_resource(state: &mut CallState, get: GetRequest) -> wasmtime::Resul
     Ok(match response {
         Ok(Some(object)) => keep_fields(object, get.field_masks.as_deref()).map(String::into_bytes),
         Ok(None) => Err(format!("{object_name} does not exist")),
-        Err(error) => Err(explain(error)),
+        Err(error) => Err(error_text(error)),
     })
 }
 
@@ -168,24 +171,24 @@ struct ListRequest {
 }
 
 async fn list_resources(state: &mut CallState, list: ListRequest) -> wasmtime::Result<Answer> {
-    let fields = match FieldSelector::parse(list.field_selector.as_deref().unwrap_or_default()) {
+    let field_selector = match FieldSelector::parse(list.field_selector.as_deref().unwrap_or_default()) {
         Ok(fields) => fields,
         Err(error) => return Ok(Err(error)),
     };
     let (api_version, kind) = (list.api_version.clone(), format!("{}List", list.kind));
-    let labels = list.label_selector.unwrap_or_default();
-    let response = cluster::Host::list(state, list.api_version, list.kind, list.namespace, labels).await?;
+    let label_selector = list.label_selector.unwrap_or_default();
+    let response = cluster::Host::list(state, list.api_version, list.kind, list.namespace, label_selector).await?;
     let objects = match response {
         Ok(objects) => objects,
-        Err(error) => return Ok(Err(explain(error))),
+        Err(error) => return Ok(Err(error_text(error))),
     };
     let mut items = Vec::new();
     let mut pace = SearchPace::new(state.deadline);
     for item in objects {
-        if let Err(error) = pace.before(&item).await {
-            return Ok(Err(explain(error)));
+        if let Err(error) = pace.pause_before(&item).await {
+            return Ok(Err(error_text(error)));
         }
-        if fields.selects(&item) {
+        if field_selector.selects(&item) {
             match keep_fields(item, list.field_masks.as_deref()) {
                 Ok(item) => items.push(RawValue::from_string(item)?),
                 Err(error) => return Ok(Err(error)),
@@ -248,7 +251,7 @@ async fn can_i(state: &mut CallState, question: CanIRequest) -> wasmtime::Result
             "allowed": access.allowed,
             "reason": access.reason,
         }))?),
-        Err(error) => Err(explain(error)),
+        Err(error) => Err(error_text(error)),
     })
 }
 
@@ -263,7 +266,7 @@ struct ObjectList {
 
 async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> {
     if state.preparing {
-        return Ok(Err(PREPARING.to_owned()));
+        return Ok(Err(PREPARING_MESSAGE.to_owned()));
     }
     let has_host = |origin: &HttpOrigin| {
         Url::parse(origin.as_str()).is_ok_and(|url| {
@@ -272,7 +275,7 @@ async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> 
         })
     };
     if !state.grants.http.iter().any(|grant| has_host(&grant.origin)) {
-        return Err(denied(format!(
+        return Err(denied_error(format!(
             "the policy looks up the addresses of `{host}` without permission; add `https://{host}` to `allow.http` of \
              the stage"
         )));
@@ -288,7 +291,7 @@ async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> 
     })
 }
 
-fn explain(error: cluster::Error) -> String {
+fn error_text(error: cluster::Error) -> String {
     match error {
         cluster::Error::Unavailable(reason) => format!("the control plane is not available: {reason}"),
         cluster::Error::Timeout => "the control plane did not answer in time".to_owned(),

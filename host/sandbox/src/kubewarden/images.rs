@@ -9,7 +9,7 @@ use tokio::time::timeout_at;
 
 use super::host_calls::{Answer, parse};
 use crate::{
-    capabilities::{PREPARING, denied},
+    capabilities::{PREPARING_MESSAGE, denied_error},
     store::CallState,
 };
 
@@ -18,10 +18,10 @@ const DEFAULT_REGISTRY: &str = "docker.io";
 const DEFAULT_PATH: &str = "library";
 
 /// The OpenID provider that issues the identities of GitHub's workflows.
-const GITHUB: &str = "https://token.actions.githubusercontent.com";
+const GITHUB_ISSUER: &str = "https://token.actions.githubusercontent.com";
 
 /// The maximum number of signers in a verification, because each is tried with each signature.
-const SIGNERS: usize = 16;
+const SIGNERS_MAX: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImageOperation {
@@ -75,7 +75,7 @@ enum RequiredSigners {
 }
 
 /// The types of verification in version 1 of Kubewarden's operation for verifying images. Version 2 has more types.
-const FIRST_KINDS: [&str; 2] = ["SigstorePubKeyVerify", "SigstoreKeylessVerify"];
+const VERSION_1_KINDS: [&str; 2] = ["SigstorePubKeyVerify", "SigstoreKeylessVerify"];
 
 #[derive(Deserialize)]
 struct SignerIdentity {
@@ -109,7 +109,7 @@ impl RequiredSigners {
             Self::Workflow { owner, repo } => {
                 let repository = repo.map_or_else(String::new, |repo| format!("/{repo}"));
                 let subject = format!("https://github.com/{owner}{repository}");
-                vec![identity(GITHUB.to_owned(), subject, true)]
+                vec![identity(GITHUB_ISSUER.to_owned(), subject, true)]
             }
             Self::Certificate {
                 certificate,
@@ -130,20 +130,20 @@ impl RequiredSigners {
     }
 }
 
-fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
+fn read_version_1_request(payload: &[u8]) -> Result<Verification, String> {
     let mut kinds: BTreeMap<String, Map<String, Json>> = parse(payload)?;
     match (kinds.pop_first(), kinds.is_empty()) {
-        (Some((kind, mut fields)), true) if FIRST_KINDS.contains(&&*kind) => {
+        (Some((kind, mut fields)), true) if VERSION_1_KINDS.contains(&&*kind) => {
             fields.insert("type".to_owned(), kind.into());
             parse(Json::Object(fields).to_string().as_bytes())
         }
-        _ => Err(format!("a verification has one key, {}", FIRST_KINDS.join(" or "))),
+        _ => Err(format!("a verification has one key, {}", VERSION_1_KINDS.join(" or "))),
     }
 }
 
 fn parse_request(operation: ImageOperation, payload: &[u8]) -> Result<(String, Signers), String> {
     let verification = match operation {
-        ImageOperation::VerifyV1 => read_first_version(payload)?,
+        ImageOperation::VerifyV1 => read_version_1_request(payload)?,
         ImageOperation::VerifyV2 => parse(payload)?,
         ImageOperation::Digest | ImageOperation::Manifest | ImageOperation::Configuration => {
             return Ok((parse(payload)?, Signers::default()));
@@ -164,19 +164,19 @@ fn signer_count(signers: &Signers) -> usize {
     signers.all.len() + authorities.sum::<usize>()
 }
 
-pub(super) async fn answer(
+pub(super) async fn answer_query(
     state: &mut CallState,
     operation: ImageOperation,
     payload: &[u8],
 ) -> wasmtime::Result<Answer> {
     if state.preparing {
-        return Ok(Err(PREPARING.to_owned()));
+        return Ok(Err(PREPARING_MESSAGE.to_owned()));
     }
     let (name, signers) = match parse_request(operation, payload) {
-        Ok((_, signers)) if signer_count(&signers) > SIGNERS => {
+        Ok((_, signers)) if signer_count(&signers) > SIGNERS_MAX => {
             let number = signer_count(&signers);
             return Ok(Err(format!(
-                "the request names {number} keys, identities and authorities; the limit is {SIGNERS}"
+                "the request names {number} keys, identities and authorities; the limit is {SIGNERS_MAX}"
             )));
         }
         Ok(request) => request,
@@ -187,7 +187,7 @@ pub(super) async fn answer(
         Err(error) => return Ok(Err(format!("`{name}` is not the name of an image: {error}"))),
     };
     if !state.grants.images.iter().any(|grant| grant.includes(&image)) {
-        return Err(denied(format!(
+        return Err(denied_error(format!(
             "the policy reads the image `{}` without permission; add `{}` to `allow.images` of the stage",
             image.name(),
             image.registry()
@@ -198,26 +198,26 @@ pub(super) async fn answer(
     };
     // The registry's reply may have several megabytes, which take long to hash and parse.
     move_to_long_work_thread().await;
-    let answer = ask(&*reader, operation, &image, &signers);
-    Ok(match timeout_at(state.deadline.instant(), answer).await {
+    let query = query_reader(&*reader, operation, &image, &signers);
+    Ok(match timeout_at(state.deadline.instant(), query).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_) => Err(format!("the registry of `{name}` did not answer in time")),
     })
 }
 
-async fn ask(
+async fn query_reader(
     reader: &dyn ImageReader,
     operation: ImageOperation,
     image: &OciReference,
     signers: &Signers,
 ) -> Result<Vec<u8>, ImageError> {
-    let text = |value: Json| value.to_string().into_bytes();
+    let json_bytes = |value: Json| value.to_string().into_bytes();
     Ok(match operation {
         ImageOperation::VerifyV1 | ImageOperation::VerifyV2 => {
-            let digest = reader.signed(image, signers).await?;
-            text(json!({"is_trusted": true, "digest": digest.to_string()}))
+            let digest = reader.verify_signatures(image, signers).await?;
+            json_bytes(json!({"is_trusted": true, "digest": digest.to_string()}))
         }
-        ImageOperation::Digest => text(json!({"digest": reader.manifest(image).await?.digest.to_string()})),
+        ImageOperation::Digest => json_bytes(json!({"digest": reader.manifest(image).await?.digest.to_string()})),
         ImageOperation::Manifest => reader.manifest(image).await?.json.get().as_bytes().to_vec(),
         ImageOperation::Configuration => {
             let (manifest, configuration) = reader.configuration(image).await?;
@@ -263,13 +263,13 @@ mod tests {
             subject: subject.to_owned(),
             is_prefix,
         };
-        let annotated = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
+        let expected_annotations = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
         for (operation, payload, all, annotations) in [
             (
                 ImageOperation::VerifyV1,
                 json!({"SigstorePubKeyVerify": {"image": "a", "pub_keys": ["k", "l"], "annotations": {"a": "1"}}}),
                 vec![Signer::Key("k".to_owned()), Signer::Key("l".to_owned())],
-                annotated,
+                expected_annotations,
             ),
             (
                 ImageOperation::VerifyV2,
@@ -287,7 +287,7 @@ mod tests {
             (
                 ImageOperation::VerifyV2,
                 json!({"type": "SigstoreGithubActionsVerify", "image": "a", "owner": "o", "repo": "r"}),
-                vec![identity(GITHUB, "https://github.com/o/r", true)],
+                vec![identity(GITHUB_ISSUER, "https://github.com/o/r", true)],
                 BTreeMap::new(),
             ),
             (

@@ -2,13 +2,13 @@ use bytes::Bytes;
 use wasmtime::{Linker, Module};
 
 use super::{
-    PolicyMode, link,
-    metadata::{PROTOCOL, PolicyMetadata},
-    preview1, provide,
+    PolicyMode, define_provided_functions, link,
+    metadata::{PROTOCOL_VERSION, PolicyMetadata},
+    preview1,
 };
 use crate::{
     Error, Grant, ModuleImport, ModuleInspection,
-    engine::{Effort, chain},
+    engine::{Effort, error_chain},
     prepare::PluginPreparation,
 };
 
@@ -16,7 +16,7 @@ impl PluginPreparation {
     /// Inspects a policy. A waPC policy is started, because only its code can report the version of its protocol.
     pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<ModuleInspection, Error> {
         let metadata = PolicyMetadata::parse(&module)?;
-        let module = self.core_module(&self.compile(module, Effort::Least).await?)?;
+        let module = self.load_core_module(&self.compile(module, Effort::Least).await?)?;
         let interface = match metadata.mode {
             PolicyMode::Wapc => {
                 self.start(&module, false).await?;
@@ -28,25 +28,25 @@ impl PluginPreparation {
             }
         };
         let imports = self
-            .imports(&module)
-            .map_err(|error| Error::WrongImport(chain(&error)))?;
+            .policy_imports(&module)
+            .map_err(|error| Error::WrongImport(error_chain(&error)))?;
         Ok(ModuleInspection {
             description: metadata.description,
             interface: interface.to_owned(),
-            contract: Some(PROTOCOL.to_owned()),
+            contract: Some(PROTOCOL_VERSION.to_owned()),
             imports,
             annotations: metadata.annotations,
         })
     }
 
-    fn imports(&self, module: &Module) -> wasmtime::Result<Vec<ModuleImport>> {
+    fn policy_imports(&self, module: &Module) -> wasmtime::Result<Vec<ModuleImport>> {
         let mut provided = Linker::new(module.engine());
-        provide(&mut provided)?;
-        let mut store = self.store();
+        define_provided_functions(&mut provided)?;
+        let mut store = self.new_store();
         let mut imports: Vec<ModuleImport> = Vec::new();
         for import in module.imports() {
             let (from, name) = (import.module(), import.name());
-            let is_denied = from == preview1::MODULE && provided.get(&mut store, from, name).is_err();
+            let is_denied = from == preview1::MODULE_NAME && provided.get(&mut store, from, name).is_err();
             let import = if is_denied {
                 ModuleImport {
                     name: format!("{from}/{name}"),

@@ -6,13 +6,13 @@ use admittance_admission::{Object, Request, write_request};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::invalid;
+use super::invalid_response;
 use crate::contract::bindings::admittance::plugin::types;
 
 /// The status of a denial in which the policy gives none. kube-apiserver uses the same one.
 const BAD_REQUEST: u16 = 400;
 
-pub(super) fn request(request: &Request, settings: &str) -> Vec<u8> {
+pub(super) fn policy_message(request: &Request, settings: &str) -> Vec<u8> {
     let mut text = br#"{"request":"#.to_vec();
     write_request(&mut text, request);
     text.extend_from_slice(br#","settings":"#);
@@ -32,8 +32,13 @@ struct PolicyAnswer<'a> {
     warnings: Option<Vec<String>>,
 }
 
-pub(super) fn response(answer: &[u8], request: &Request, mutates: bool) -> wasmtime::Result<types::Response> {
-    let answer: PolicyAnswer<'_> = serde_json::from_slice(answer).map_err(|error| invalid(error.to_string()))?;
+pub(super) fn response_from_answer(
+    answer: &[u8],
+    request: &Request,
+    mutates: bool,
+) -> wasmtime::Result<types::Response> {
+    let answer: PolicyAnswer<'_> =
+        serde_json::from_slice(answer).map_err(|error| invalid_response(error.to_string()))?;
     let verdict = match (answer.accepted, answer.mutated_object) {
         (false, _) => types::Verdict::Deny(types::Denial {
             code: answer.code.filter(|code| *code >= BAD_REQUEST).unwrap_or(BAD_REQUEST),
@@ -43,14 +48,14 @@ pub(super) fn response(answer: &[u8], request: &Request, mutates: bool) -> wasmt
         (true, None) => types::Verdict::Allow,
         (true, Some(object)) => {
             let Some(before) = &request.object else {
-                return Err(invalid("it changes an object, but the request has none"));
+                return Err(invalid_response("it changes an object, but the request has none"));
             };
             if mutates {
                 types::Verdict::Replace(object.get().to_owned())
             } else if Object::parse(object.get()).is_ok_and(|object| object == *before) {
                 types::Verdict::Allow
             } else {
-                return Err(invalid(
+                return Err(invalid_response(
                     "it changes the object, but its metadata does not say `mutating: true`",
                 ));
             }
@@ -70,7 +75,7 @@ struct SettingsAnswer {
 }
 
 /// Parses the policy's answer about its settings. The inner error is the mistake that the policy found in them.
-pub(super) fn settings(answer: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
+pub(super) fn parse_settings_answer(answer: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
     let SettingsAnswer { valid, message } = serde_json::from_slice(answer)?;
     Ok(if valid {
         Ok(())
@@ -86,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    fn pod() -> Request {
+    fn pod_request() -> Request {
         let kind = GroupVersionKind::from_api_version("v1", "Pod");
         let resource = kind.guess_resource();
         let object = Object::parse(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"n"}}"#);
@@ -98,9 +103,9 @@ mod tests {
 
     #[test]
     fn a_message_contains_the_request_of_an_admission_review() {
-        let mut pod = pod();
+        let mut pod = pod_request();
         pod.subresource = Some("status".to_owned());
-        let text = request(&pod, r#"{"a":[1]}"#);
+        let text = policy_message(&pod, r#"{"a":[1]}"#);
         let value: Value = serde_json::from_slice(&text).unwrap();
         let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
         let resource = json!({"group": "", "version": "v1", "resource": "pods"});
@@ -147,12 +152,15 @@ mod tests {
             (r#"{"message":"no"}"#.to_owned(), false, Err("missing field `accepted`")),
             (String::new(), false, Err("EOF while parsing")),
         ] {
-            let result = response(answer.as_bytes(), &pod(), mutates).map(|response| match response.verdict {
-                types::Verdict::Allow => "allow".to_owned(),
-                types::Verdict::Patch(patch) => format!("patch {patch}"),
-                types::Verdict::Replace(object) => format!("replace {object}"),
-                types::Verdict::Deny(denial) => format!("deny {} {}", denial.code, denial.message),
-            });
+            let result =
+                response_from_answer(answer.as_bytes(), &pod_request(), mutates).map(|response| {
+                    match response.verdict {
+                        types::Verdict::Allow => "allow".to_owned(),
+                        types::Verdict::Patch(patch) => format!("patch {patch}"),
+                        types::Verdict::Replace(object) => format!("replace {object}"),
+                        types::Verdict::Deny(denial) => format!("deny {} {}", denial.code, denial.message),
+                    }
+                });
             match (result, expected) {
                 (Ok(verdict), Ok(expected)) => assert_eq!(verdict, expected, "{answer}"),
                 (Err(error), Err(message)) => {
@@ -161,16 +169,16 @@ mod tests {
                 (result, expected) => panic!("{result:?} instead of {expected:?} of {answer}"),
             }
         }
-        let mut deletion = pod();
+        let mut deletion = pod_request();
         deletion.object = None;
-        let error = response(answer_with(&changed).as_bytes(), &deletion, true).unwrap_err();
+        let error = response_from_answer(answer_with(&changed).as_bytes(), &deletion, true).unwrap_err();
         assert!(error.to_string().contains("the request has none"), "{error}");
     }
 
     #[test]
     fn warnings_and_annotations_of_a_policy_are_returned() {
         let answer = r#"{"accepted":true,"audit_annotations":{"b":"2","a":"1"},"warnings":["w"],"new":1}"#;
-        let response = response(answer.as_bytes(), &pod(), false).unwrap();
+        let response = response_from_answer(answer.as_bytes(), &pod_request(), false).unwrap();
         assert_eq!(response.warnings, ["w"]);
         let expected = [("a", "1"), ("b", "2")].map(|(key, value)| (key.to_owned(), value.to_owned()));
         assert_eq!(response.audit_annotations, expected);

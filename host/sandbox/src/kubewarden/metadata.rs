@@ -9,18 +9,18 @@ use wasmparser::{Parser, Payload};
 use super::{PolicyMode, wapc};
 use crate::{Capability, Description, Error, ResourceHint};
 
-const SECTION: &str = "io.kubewarden.metadata";
+const SECTION_NAME: &str = "io.kubewarden.metadata";
 
 const SECTION_MAX: usize = 1 << 20;
 
 /// The version of the waPC protocol that this host supports.
-pub(super) const PROTOCOL: &str = "v1";
+pub(super) const PROTOCOL_VERSION: &str = "v1";
 
 /// The only type of policies that this host supports. Such policies receive Kubernetes requests.
 const POLICY_TYPE: &str = "kubernetes";
 
 /// The annotations whose values become part of the plugin's description.
-const ANNOTATED: [&str; 3] = [
+const DESCRIPTION_ANNOTATIONS: [&str; 3] = [
     "io.kubewarden.policy.title",
     "io.kubewarden.policy.version",
     "io.kubewarden.policy.description",
@@ -82,17 +82,17 @@ struct ContextResource {
 
 impl PolicyMetadata {
     pub(super) fn parse(module: &[u8]) -> Result<Self, Error> {
-        let (section, imports_wapc) = find(module)?;
+        let (section, imports_wapc) = find_section(module)?;
         let section = match section {
             Some(bytes) if bytes.len() > SECTION_MAX => {
                 return Err(Error::Policy(format!(
-                    "its section `{SECTION}` has {} bytes; the limit is {SECTION_MAX}",
+                    "its section `{SECTION_NAME}` has {} bytes; the limit is {SECTION_MAX}",
                     bytes.len()
                 )));
             }
             Some(bytes) => serde_json::from_slice(bytes).map_err(|error| {
                 Error::Policy(format!(
-                    "its section `{SECTION}` cannot be read: {error}; annotate it again with `kwctl annotate`"
+                    "its section `{SECTION_NAME}` cannot be read: {error}; annotate it again with `kwctl annotate`"
                 ))
             })?,
             // The module has no metadata. A waPC policy may lack it, because its imports show that it is a policy.
@@ -113,24 +113,24 @@ impl PolicyMetadata {
             description: section.description(&annotations),
             annotations: annotations
                 .into_iter()
-                .filter(|(key, _)| !ANNOTATED.contains(&key.as_str()))
+                .filter(|(key, _)| !DESCRIPTION_ANNOTATIONS.contains(&key.as_str()))
                 .collect(),
         })
     }
 }
 
-fn find(module: &[u8]) -> Result<(Option<&[u8]>, bool), Error> {
+fn find_section(module: &[u8]) -> Result<(Option<&[u8]>, bool), Error> {
     let mut section = None;
     let mut imports_wapc = false;
     for payload in Parser::new(0).parse_all(module) {
         // In practice, this does not fail, because the complexity check has parsed the whole module.
         let payload = payload.map_err(|error| Error::Compile(error.to_string()))?;
         match payload {
-            Payload::CustomSection(custom) if custom.name() == SECTION => section = Some(custom.data()),
+            Payload::CustomSection(custom) if custom.name() == SECTION_NAME => section = Some(custom.data()),
             Payload::ImportSection(imports) => {
                 for import in imports.into_imports() {
                     let import = import.map_err(|error| Error::Compile(error.to_string()))?;
-                    imports_wapc |= import.module == wapc::MODULE;
+                    imports_wapc |= import.module == wapc::MODULE_NAME;
                 }
             }
             _ => {}
@@ -141,8 +141,12 @@ fn find(module: &[u8]) -> Result<(Option<&[u8]>, bool), Error> {
 
 impl MetadataSection {
     fn mode(&self, imports_wapc: bool) -> Result<PolicyMode, Error> {
-        if let Some(version) = self.protocol_version.as_deref().filter(|version| *version != PROTOCOL) {
-            return Err(unknown_protocol(version));
+        if let Some(version) = self
+            .protocol_version
+            .as_deref()
+            .filter(|version| *version != PROTOCOL_VERSION)
+        {
+            return Err(unknown_protocol_error(version));
         }
         if let Some(other) = self.policy_type.as_deref().filter(|kind| *kind != POLICY_TYPE) {
             return Err(Error::Policy(format!(
@@ -173,7 +177,8 @@ impl MetadataSection {
     }
 
     fn description(self, annotations: &BTreeMap<String, String>) -> Description {
-        let [name, version, summary] = ANNOTATED.map(|key| annotations.get(key).cloned().unwrap_or_default());
+        let [name, version, summary] =
+            DESCRIPTION_ANNOTATIONS.map(|key| annotations.get(key).cloned().unwrap_or_default());
         Description {
             name: if name.is_empty() { "policy".to_owned() } else { name },
             version,
@@ -198,9 +203,9 @@ impl MetadataSection {
     }
 }
 
-pub(super) fn unknown_protocol(version: &str) -> Error {
+pub(super) fn unknown_protocol_error(version: &str) -> Error {
     Error::Policy(format!(
-        "it speaks version `{version}` of Kubewarden's protocol, and this host speaks `{PROTOCOL}`; use a policy of \
+        "it speaks version `{version}` of Kubewarden's protocol, and this host speaks `{PROTOCOL_VERSION}`; use a policy of \
          that version"
     ))
 }

@@ -5,72 +5,76 @@ use wasmtime::{Caller, Instance, InstancePre, Linker, Store};
 use wasmtime_wasi::I32Exit;
 
 use super::{
-    exchange::{MessageExchange, parts, put, take, take_text},
+    exchange::{MessageExchange, copy_bytes, copy_text, memory_and_state, put},
     host_calls,
 };
 use crate::store::CallState;
 
-pub(super) const MODULE: &str = "wapc";
+pub(super) const MODULE_NAME: &str = "wapc";
 
 pub(super) const GUEST_CALL: &str = "__guest_call";
 
-pub(super) const START: &str = "_start";
+pub(super) const START_FUNCTION: &str = "_start";
 
 /// The names of an instance's start-up functions, in the order in which they are called. All are optional.
-const STARTS: [&str; 3] = ["_initialize", START, "wapc_init"];
+const START_FUNCTIONS: [&str; 3] = ["_initialize", START_FUNCTION, "wapc_init"];
 
 type Pointer = u32;
 type Length = u32;
 
-pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+pub(super) fn define_functions(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker.func_wrap(
-        MODULE,
+        MODULE_NAME,
         "__guest_request",
         |mut caller: Caller<'_, CallState>, operation: Pointer, message: Pointer| {
-            let (memory, state) = parts(&mut caller)?;
+            let (memory, state) = memory_and_state(&mut caller)?;
             put(memory, operation, state.exchange.operation.as_bytes())?;
             put(memory, message, &state.exchange.message)
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        MODULE_NAME,
         "__guest_response",
         |mut caller: Caller<'_, CallState>, at: Pointer, length: Length| -> wasmtime::Result<()> {
-            caller.data_mut().exchange.response = Some(take(&mut caller, at, length)?);
+            caller.data_mut().exchange.response = Some(copy_bytes(&mut caller, at, length)?);
             Ok(())
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        MODULE_NAME,
         "__guest_error",
         |mut caller: Caller<'_, CallState>, at: Pointer, length: Length| -> wasmtime::Result<()> {
-            caller.data_mut().exchange.error = Some(take_text(&mut caller, at, length)?);
+            caller.data_mut().exchange.error = Some(copy_text(&mut caller, at, length)?);
             Ok(())
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        MODULE_NAME,
         "__console_log",
         |mut caller: Caller<'_, CallState>, at: Pointer, length: Length| -> wasmtime::Result<()> {
-            let message = take_text(&mut caller, at, length)?;
-            caller.data().log.line(Level::INFO, "console", &message);
+            let message = copy_text(&mut caller, at, length)?;
+            caller.data().log.log_line(Level::INFO, "console", &message);
             Ok(())
         },
     )?;
-    linker.func_wrap_async(MODULE, "__host_call", |mut caller, arguments| {
-        Box::new(async move { host_calls::call(&mut caller, arguments).await.map(u32::from) })
+    linker.func_wrap_async(MODULE_NAME, "__host_call", |mut caller, arguments| {
+        Box::new(async move { host_calls::answer_call(&mut caller, arguments).await.map(u32::from) })
     })?;
     for (length, copy, is_error) in [
         ("__host_response_len", "__host_response", false),
         ("__host_error_len", "__host_error", true),
     ] {
-        linker.func_wrap(MODULE, length, move |caller: Caller<'_, CallState>| -> Length {
+        linker.func_wrap(MODULE_NAME, length, move |caller: Caller<'_, CallState>| -> Length {
             u32::try_from(host_answer(&caller.data().exchange, is_error).len()).unwrap_or(u32::MAX)
         })?;
-        linker.func_wrap(MODULE, copy, move |mut caller: Caller<'_, CallState>, at: Pointer| {
-            let (memory, state) = parts(&mut caller)?;
-            put(memory, at, host_answer(&state.exchange, is_error))
-        })?;
+        linker.func_wrap(
+            MODULE_NAME,
+            copy,
+            move |mut caller: Caller<'_, CallState>, at: Pointer| {
+                let (memory, state) = memory_and_state(&mut caller)?;
+                put(memory, at, host_answer(&state.exchange, is_error))
+            },
+        )?;
     }
     Ok(())
 }
@@ -83,21 +87,21 @@ fn host_answer(exchange: &MessageExchange, is_error: bool) -> &[u8] {
     }
 }
 
-pub(super) async fn instance(
+pub(super) async fn new_instance(
     store: &mut Store<CallState>,
     pre: &InstancePre<CallState>,
     is_started: bool,
 ) -> wasmtime::Result<Instance> {
     let instance = pre.instantiate_async(&mut *store).await?;
-    store.data_mut().guest_begins();
+    store.data_mut().record_guest_start();
     if !is_started {
-        start(store, instance).await?;
+        run_start_functions(store, instance).await?;
     }
     Ok(instance)
 }
 
-async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Result<()> {
-    for name in STARTS {
+async fn run_start_functions(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Result<()> {
+    for name in START_FUNCTIONS {
         let Some(function) = instance.get_func(&mut *store, name) else {
             continue;
         };
@@ -114,7 +118,7 @@ async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Re
 
 /// Calls an operation of the policy. The inner result is what the policy returns: its response, or its own error. An
 /// outer error means that the call failed.
-pub(super) async fn call(
+pub(super) async fn call_operation(
     store: &mut Store<CallState>,
     instance: Instance,
     operation: &'static str,

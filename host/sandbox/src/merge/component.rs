@@ -8,22 +8,22 @@ use wasm_encoder::{
 
 use super::{
     Item, Kind, PerKind,
-    module::{IMPORTS, MergedModule},
-    parsed_component::{OtherPart, ParsedComponent},
+    module::{IMPORT_INSTANCE, MergedModule},
+    parsed_component::{NonModuleSection, ParsedComponent},
 };
 
 impl ParsedComponent<'_> {
     pub(super) fn encode(&self, levels: &[Vec<usize>]) -> Option<Vec<u8>> {
         let mut component = wasm_encoder::Component::new();
         let mut indices = NewIndices::new(&self.items);
-        for part in &self.before {
+        for part in &self.sections_before_lifts {
             part.encode(&mut component, &mut indices)?;
         }
         let needed_items = self.needed_items()?;
-        let level_ends = self.canonicals.iter().map(|canonical| canonical.level + 1);
+        let level_ends = self.canonical_functions.iter().map(|canonical| canonical.level + 1);
         for level in 0..level_ends.max().unwrap_or(0).max(levels.len()) {
             let mut functions = CanonicalFunctionSection::new();
-            for (number, canonical) in self.canonicals.iter().enumerate() {
+            for (number, canonical) in self.canonical_functions.iter().enumerate() {
                 if canonical.level == level {
                     let function = canonical.function.clone();
                     indices.parse_component_canonical(&mut functions, function).ok()?;
@@ -40,9 +40,9 @@ impl ParsedComponent<'_> {
             });
             let exports: Vec<_> = selected.copied().collect();
             let merged = MergedModule::merge(&self.core_modules, numbers, &exports)?;
-            indices.instantiate(&mut component, &merged, &exports)?;
+            indices.add_instance(&mut component, &merged, &exports)?;
         }
-        for part in &self.after {
+        for part in &self.sections_after_lifts {
             part.encode(&mut component, &mut indices)?;
         }
         Some(component.finish())
@@ -57,13 +57,13 @@ impl ParsedComponent<'_> {
                 .filter(|(_, item, _)| self.level(*item) != Some(core_module.level));
             items.extend(imports.map(|(kind, item, _)| (*kind, *item)));
         }
-        let lifts = self.after.iter().filter_map(|part| match part {
-            OtherPart::Lifts(lifts) => Some(lifts),
+        let lifts = self.sections_after_lifts.iter().filter_map(|part| match part {
+            NonModuleSection::Lifts(lifts) => Some(lifts),
             _ => None,
         });
-        let canonicals = self.canonicals.iter().map(|canonical| &canonical.function);
+        let canonicals = self.canonical_functions.iter().map(|canonical| &canonical.function);
         for function in canonicals.chain(lifts.flatten()) {
-            items.extend(self.needs(function)?);
+            items.extend(self.referenced_items(function)?);
         }
         let mut unique_items = HashSet::new();
         items.retain(|needed_item| unique_items.insert(*needed_item));
@@ -71,7 +71,7 @@ impl ParsedComponent<'_> {
     }
 }
 
-impl OtherPart<'_> {
+impl NonModuleSection<'_> {
     fn encode(&self, component: &mut wasm_encoder::Component, indices: &mut NewIndices<'_>) -> Option<()> {
         match self {
             Self::Section(raw) => component.section(raw),
@@ -109,18 +109,18 @@ impl<'a> NewIndices<'a> {
     }
 
     fn add_item(&mut self, kind: Kind, item: Item) {
-        let count = self.counts.of_mut(kind);
+        let count = self.counts.get_mut(kind);
         self.new.insert((kind, item), *count);
         *count = count.saturating_add(1);
     }
 
-    fn replace(&self, kind: Kind, index: u32) -> Result<u32, Error<()>> {
-        let item = self.old.of(kind).get(index as usize).ok_or(Error::UserError(()))?;
+    fn translate_index(&self, kind: Kind, index: u32) -> Result<u32, Error<()>> {
+        let item = self.old.get(kind).get(index as usize).ok_or(Error::UserError(()))?;
         self.new.get(&(kind, *item)).copied().ok_or(Error::UserError(()))
     }
 
     /// Adds a module and its instance, and gives indices to those of its exports that the rest of the component uses.
-    fn instantiate(
+    fn add_instance(
         &mut self,
         component: &mut wasm_encoder::Component,
         merged: &MergedModule,
@@ -140,7 +140,7 @@ impl<'a> NewIndices<'a> {
         let mut instances = InstanceSection::new();
         instances.export_items(imports.collect::<Option<Vec<_>>>()?);
         let arguments = ModuleArg::Instance(self.instances);
-        instances.instantiate(self.modules, [(IMPORTS, arguments)]);
+        instances.instantiate(self.modules, [(IMPORT_INSTANCE, arguments)]);
         component.section(&instances);
         self.modules = self.modules.checked_add(1)?;
         let instance = self.instances.checked_add(1)?;
@@ -163,11 +163,11 @@ impl Reencode for NewIndices<'_> {
     type Error = ();
 
     fn function_index(&mut self, index: u32) -> Result<u32, Error<()>> {
-        self.replace(Kind::Function, index)
+        self.translate_index(Kind::Function, index)
     }
 
     fn memory_index(&mut self, index: u32) -> Result<u32, Error<()>> {
-        self.replace(Kind::Memory, index)
+        self.translate_index(Kind::Memory, index)
     }
 }
 

@@ -30,22 +30,22 @@ impl<'a> CoreModule<'a> {
         let mut core_module = Self::default();
         for payload in Parser::new(0).parse_all(module) {
             match payload.ok()? {
-                Payload::TypeSection(section) => core_module.types = all(section)?,
+                Payload::TypeSection(section) => core_module.types = collect_items(section)?,
                 Payload::ImportSection(section) => {
                     for import in section.into_imports() {
                         let import = import.ok()?;
                         let (kind, item) = find(import.module, import.name)?;
                         core_module.imports.push((kind, item, import.ty));
-                        core_module.imported.of_mut(kind).push(item);
+                        core_module.imported.get_mut(kind).push(item);
                     }
                 }
-                Payload::FunctionSection(section) => core_module.functions = all(section)?,
-                Payload::TableSection(section) => core_module.tables = all(section)?,
-                Payload::MemorySection(section) => core_module.memories = all(section)?,
-                Payload::GlobalSection(section) => core_module.globals = all(section)?,
-                Payload::ExportSection(section) => core_module.exports = all(section)?,
-                Payload::ElementSection(section) => core_module.elements = all(section)?,
-                Payload::DataSection(section) => core_module.data = all(section)?,
+                Payload::FunctionSection(section) => core_module.functions = collect_items(section)?,
+                Payload::TableSection(section) => core_module.tables = collect_items(section)?,
+                Payload::MemorySection(section) => core_module.memories = collect_items(section)?,
+                Payload::GlobalSection(section) => core_module.globals = collect_items(section)?,
+                Payload::ExportSection(section) => core_module.exports = collect_items(section)?,
+                Payload::ElementSection(section) => core_module.elements = collect_items(section)?,
+                Payload::DataSection(section) => core_module.data = collect_items(section)?,
                 Payload::CodeSectionEntry(body) => core_module.bodies.push(body),
                 // A snapshot has no start function, because the start functions ran before it was taken. So a module
                 // with a start function is not from a snapshot, and is not merged.
@@ -57,7 +57,7 @@ impl<'a> CoreModule<'a> {
     }
 
     pub(super) fn item(&self, number: usize, kind: Kind, index: u32) -> Option<Item> {
-        let imported = self.imported.of(kind);
+        let imported = self.imported.get(kind);
         if let Some(item) = imported.get(index as usize) {
             return Some(*item);
         }
@@ -88,6 +88,6 @@ impl<'a> CoreModule<'a> {
     }
 }
 
-fn all<'a, T: wasmparser::FromReader<'a>>(section: wasmparser::SectionLimited<'a, T>) -> Option<Vec<T>> {
+fn collect_items<'a, T: wasmparser::FromReader<'a>>(section: wasmparser::SectionLimited<'a, T>) -> Option<Vec<T>> {
     section.into_iter().collect::<wasmparser::Result<_>>().ok()
 }

@@ -7,10 +7,10 @@ use wasm_encoder::{
 };
 use wasmparser::{DataKind, Operator};
 
-use super::{Item, Kind, PerKind, core_module::CoreModule, reachable::reachable};
+use super::{Item, Kind, PerKind, core_module::CoreModule, reachable::find_reachable};
 
 /// The name of the instance from which a merged module imports all items. The items themselves have numbers as names.
-pub(super) const IMPORTS: &str = "";
+pub(super) const IMPORT_INSTANCE: &str = "";
 
 pub(super) struct MergedModule {
     pub(super) bytes: Vec<u8>,
@@ -30,10 +30,10 @@ impl MergedModule {
             return None;
         }
         let (indices, imports) = Indices::assign(&core_modules)?;
-        let reachable = reachable(&core_modules, exports)?;
+        let reachable = find_reachable(&core_modules, exports)?;
         let mut sections = ModuleSections::default();
         for (name, (kind, item)) in exports.iter().enumerate() {
-            let index = indices.index(*kind, *item)?;
+            let index = indices.merged_index(*kind, *item)?;
             sections.exports.export(&name.to_string(), (*kind).into(), index);
         }
         for (number, core_module) in &core_modules {
@@ -42,7 +42,7 @@ impl MergedModule {
                 number: *number,
                 core_module,
             };
-            sections.add(&mut translation, &imports, &reachable).ok()?;
+            sections.add_module(&mut translation, &imports, &reachable).ok()?;
         }
         Some(Self {
             bytes: sections.finish(),
@@ -53,7 +53,7 @@ impl MergedModule {
 
 struct Indices {
     /// The number of each original module, and the first indices that its items have in the merged module.
-    first: HashMap<usize, FirstIndices>,
+    first_indices: HashMap<usize, FirstIndices>,
     imports: HashMap<(Kind, Item), u32>,
     /// The values of immutable globals, which replace references to these globals in constant expressions.
     constants: HashMap<Item, i32>,
@@ -71,7 +71,7 @@ struct FirstIndices {
 impl Indices {
     fn assign(core_modules: &[(usize, &CoreModule<'_>)]) -> Option<(Self, Vec<(Kind, Item)>)> {
         let mut indices = Self {
-            first: core_modules
+            first_indices: core_modules
                 .iter()
                 .map(|(number, _)| (*number, FirstIndices::default()))
                 .collect(),
@@ -79,32 +79,35 @@ impl Indices {
             constants: HashMap::new(),
         };
         let mut imports = Vec::new();
-        let mut next = FirstIndices::default();
+        let mut next_indices = FirstIndices::default();
         for (kind, item, _) in core_modules.iter().flat_map(|(_, core_module)| &core_module.imports) {
-            if !indices.is_inside(*item) && !indices.imports.contains_key(&(*kind, *item)) {
-                let index = next.definitions.of_mut(*kind);
+            if !indices.is_merged(*item) && !indices.imports.contains_key(&(*kind, *item)) {
+                let index = next_indices.definitions.get_mut(*kind);
                 indices.imports.insert((*kind, *item), *index);
                 *index = index.checked_add(1)?;
                 imports.push((*kind, *item));
             }
         }
-        let passive = core_modules
+        let passive_counts = core_modules
             .iter()
-            .map(|(_, core_module)| count(core_module.data.len() - core_module.active_data().count()));
-        next.data.1 = passive.sum::<Option<u32>>()?;
+            .map(|(_, core_module)| to_u32(core_module.data.len() - core_module.active_data().count()));
+        next_indices.data.1 = passive_counts.sum::<Option<u32>>()?;
         for (number, core_module) in core_modules {
-            indices.first.insert(*number, next.clone());
+            indices.first_indices.insert(*number, next_indices.clone());
             let counts = core_module.counts();
             for kind in [Kind::Function, Kind::Table, Kind::Memory, Kind::Global] {
-                let index = next.definitions.of_mut(kind);
-                *index = index.checked_add(count(*counts.of(kind))?)?;
+                let index = next_indices.definitions.get_mut(kind);
+                *index = index.checked_add(to_u32(*counts.get(kind))?)?;
             }
             let types = core_module.types.iter().map(|group| group.types().len()).sum();
-            next.types = next.types.checked_add(count(types)?)?;
-            next.elements = next.elements.checked_add(count(core_module.elements.len())?)?;
-            let active = core_module.active_data().count();
-            next.data.0 = next.data.0.checked_add(count(core_module.data.len() - active)?)?;
-            next.data.1 = next.data.1.checked_add(count(active)?)?;
+            next_indices.types = next_indices.types.checked_add(to_u32(types)?)?;
+            next_indices.elements = next_indices.elements.checked_add(to_u32(core_module.elements.len())?)?;
+            let active_count = core_module.active_data().count();
+            next_indices.data.0 = next_indices
+                .data
+                .0
+                .checked_add(to_u32(core_module.data.len() - active_count)?)?;
+            next_indices.data.1 = next_indices.data.1.checked_add(to_u32(active_count)?)?;
             indices.add_constants(*number, core_module)?;
         }
         Some((indices, imports))
@@ -113,12 +116,12 @@ impl Indices {
     fn add_constants(&mut self, number: usize, core_module: &CoreModule<'_>) -> Option<()> {
         for (definition, global) in core_module.globals.iter().enumerate() {
             if !global.ty.mutable
-                && let Some(value) = self.value(&global.init_expr, number, core_module)
+                && let Some(value) = self.constant_value(&global.init_expr, number, core_module)
             {
                 self.constants.insert(
                     Item::Defined {
                         core_module: number,
-                        definition: count(definition)?,
+                        definition: to_u32(definition)?,
                     },
                     value,
                 );
@@ -127,7 +130,7 @@ impl Indices {
         Some(())
     }
 
-    fn value(
+    fn constant_value(
         &self,
         expression: &wasmparser::ConstExpr<'_>,
         number: usize,
@@ -151,24 +154,24 @@ impl Indices {
         stack.pop()
     }
 
-    fn is_inside(&self, item: Item) -> bool {
-        matches!(item, Item::Defined { core_module, .. } if self.first.contains_key(&core_module))
+    fn is_merged(&self, item: Item) -> bool {
+        matches!(item, Item::Defined { core_module, .. } if self.first_indices.contains_key(&core_module))
     }
 
-    fn index(&self, kind: Kind, item: Item) -> Option<u32> {
+    fn merged_index(&self, kind: Kind, item: Item) -> Option<u32> {
         if let Item::Defined {
             core_module,
             definition,
         } = item
-            && let Some(first) = self.first.get(&core_module)
+            && let Some(first) = self.first_indices.get(&core_module)
         {
-            return first.definitions.of(kind).checked_add(definition);
+            return first.definitions.get(kind).checked_add(definition);
         }
         self.imports.get(&(kind, item)).copied()
     }
 }
 
-fn count(number: usize) -> Option<u32> {
+fn to_u32(number: usize) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
@@ -179,15 +182,15 @@ struct IndexTranslation<'a> {
 }
 
 impl IndexTranslation<'_> {
-    fn replace(&self, kind: Kind, index: u32) -> Result<u32, Error<()>> {
+    fn translate_index(&self, kind: Kind, index: u32) -> Result<u32, Error<()>> {
         let item = self.core_module.item(self.number, kind, index);
-        item.and_then(|item| self.indices.index(kind, item))
+        item.and_then(|item| self.indices.merged_index(kind, item))
             .ok_or(Error::UserError(()))
     }
 
-    fn add(&self, index: u32, first: impl Fn(&FirstIndices) -> u32) -> Result<u32, Error<()>> {
-        let first = self.indices.first.get(&self.number).map(first);
-        first
+    fn offset_index(&self, index: u32, select_first: impl Fn(&FirstIndices) -> u32) -> Result<u32, Error<()>> {
+        let first_index = self.indices.first_indices.get(&self.number).map(select_first);
+        first_index
             .and_then(|first| first.checked_add(index))
             .ok_or(Error::UserError(()))
     }
@@ -197,39 +200,42 @@ impl Reencode for IndexTranslation<'_> {
     type Error = ();
 
     fn function_index(&mut self, index: u32) -> Result<u32, Error<()>> {
-        self.replace(Kind::Function, index)
+        self.translate_index(Kind::Function, index)
     }
 
     fn table_index(&mut self, index: u32) -> Result<u32, Error<()>> {
-        self.replace(Kind::Table, index)
+        self.translate_index(Kind::Table, index)
     }
 
     fn memory_index(&mut self, index: u32) -> Result<u32, Error<()>> {
-        self.replace(Kind::Memory, index)
+        self.translate_index(Kind::Memory, index)
     }
 
     fn global_index(&mut self, index: u32) -> Result<u32, Error<()>> {
-        self.replace(Kind::Global, index)
+        self.translate_index(Kind::Global, index)
     }
 
     fn type_index(&mut self, index: u32) -> Result<u32, Error<()>> {
-        self.add(index, |first| first.types)
+        self.offset_index(index, |first| first.types)
     }
 
     fn element_index(&mut self, index: u32) -> Result<u32, Error<()>> {
-        self.add(index, |first| first.elements)
+        self.offset_index(index, |first| first.elements)
     }
 
     fn data_index(&mut self, index: u32) -> Result<u32, Error<()>> {
         let segments = &self.core_module.data;
         let segment = segments.get(index as usize).ok_or(Error::UserError(()))?;
-        let passive = is_passive(&segment.kind);
+        let wants_passive = is_passive(&segment.kind);
         let preceding = segments.iter().take(index as usize);
         let segment_count = preceding
-            .filter(|preceding_segment| is_passive(&preceding_segment.kind) == passive)
+            .filter(|preceding_segment| is_passive(&preceding_segment.kind) == wants_passive)
             .count();
-        let position = count(segment_count).ok_or(Error::UserError(()))?;
-        self.add(position, |first| if passive { first.data.0 } else { first.data.1 })
+        let position = to_u32(segment_count).ok_or(Error::UserError(()))?;
+        self.offset_index(
+            position,
+            |first| if wants_passive { first.data.0 } else { first.data.1 },
+        )
     }
 
     fn tag_index(&mut self, _: u32) -> Result<u32, Error<()>> {
@@ -248,7 +254,7 @@ impl Reencode for IndexTranslation<'_> {
 
     /// Replaces globals in a constant expression with their values.
     fn const_expr(&mut self, expression: wasmparser::ConstExpr<'_>) -> Result<ConstExpr, Error<()>> {
-        if let Some(value) = self.indices.value(&expression, self.number, self.core_module) {
+        if let Some(value) = self.indices.constant_value(&expression, self.number, self.core_module) {
             return Ok(ConstExpr::i32_const(value));
         }
         let mut bytes = Vec::new();
@@ -258,7 +264,7 @@ impl Reencode for IndexTranslation<'_> {
                     if self
                         .core_module
                         .item(self.number, Kind::Global, global_index)
-                        .is_none_or(|item| self.indices.is_inside(item)) =>
+                        .is_none_or(|item| self.indices.is_merged(item)) =>
                 {
                     return Err(Error::UserError(()));
                 }
@@ -295,7 +301,7 @@ struct ModuleSections<'a> {
 impl<'a> ModuleSections<'a> {
     /// Adds the content of an original module to the merged module. Imports that an earlier module has already added
     /// are left out, as are functions that cannot be reached.
-    fn add(
+    fn add_module(
         &mut self,
         translation: &mut IndexTranslation<'a>,
         imports: &[(Kind, Item)],
@@ -309,7 +315,7 @@ impl<'a> ModuleSections<'a> {
             let name = self.imports.len();
             if imports.get(name as usize) == Some(&(*kind, *item)) {
                 let ty: EntityType = translation.entity_type(*ty)?;
-                self.imports.import(IMPORTS, &name.to_string(), ty);
+                self.imports.import(IMPORT_INSTANCE, &name.to_string(), ty);
             }
         }
         for ty in &core_module.functions {
@@ -340,8 +346,8 @@ impl<'a> ModuleSections<'a> {
                 self.code.function(&trap);
             }
         }
-        let passive = core_module.data.iter().filter(|segment| is_passive(&segment.kind));
-        self.passive_data.extend(passive.map(|segment| segment.data));
+        let passive_segments = core_module.data.iter().filter(|segment| is_passive(&segment.kind));
+        self.passive_data.extend(passive_segments.map(|segment| segment.data));
         for (memory, offset, data) in core_module.active_data() {
             let (memory, offset) = (
                 translation.memory_index(memory)?,

@@ -12,23 +12,23 @@ use super::{Item, Kind, PerKind, core_module::CoreModule};
 pub(super) struct ParsedComponent<'a> {
     modules: Vec<&'a [u8]>,
     pub(super) core_modules: Vec<CoreModule<'a>>,
-    pub(super) canonicals: Vec<Canonical>,
+    pub(super) canonical_functions: Vec<CanonicalEntry>,
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
     pub(super) items: PerKind<Vec<Item>>,
     /// The sections of the component in front of the first function that is lifted, which means that it can be called
-    /// from outside of the component. The core modules are left out. All later sections are in `after`.
-    pub(super) before: Vec<OtherPart<'a>>,
-    pub(super) after: Vec<OtherPart<'a>>,
+    /// from outside of the component. The core modules are left out. All later sections are in `sections_after_lifts`.
+    pub(super) sections_before_lifts: Vec<NonModuleSection<'a>>,
+    pub(super) sections_after_lifts: Vec<NonModuleSection<'a>>,
 }
 
-pub(super) struct Canonical {
+pub(super) struct CanonicalEntry {
     pub(super) function: CanonicalFunction,
     pub(super) level: usize,
 }
 
 /// A section of the component that contains no core module. The merged component gets a copy of the section, in which
 /// the indices of core functions, memories and other core items are new.
-pub(super) enum OtherPart<'a> {
+pub(super) enum NonModuleSection<'a> {
     Section(RawSection<'a>),
     Aliases(ComponentAliasSection),
     /// Functions that are lifted from core functions. The core functions and memories to which they refer have new
@@ -49,24 +49,24 @@ impl<'a> ParsedComponent<'a> {
             }
             if let (1, Some((id, range))) = (depth, payload.as_section()) {
                 let data = component.get(range)?;
-                parsed.section(payload, RawSection { id, data })?;
+                parsed.read_section(payload, RawSection { id, data })?;
             }
         }
         Some(parsed)
     }
 
-    fn section(&mut self, payload: Payload<'a>, raw: RawSection<'a>) -> Option<()> {
+    fn read_section(&mut self, payload: Payload<'a>, raw: RawSection<'a>) -> Option<()> {
         match payload {
             Payload::ModuleSection { .. } => self.modules.push(raw.data),
             Payload::InstanceSection(section) => {
                 for instance in section {
-                    let exports = self.instance(&instance.ok()?)?;
+                    let exports = self.instance_exports(&instance.ok()?)?;
                     self.instances.push(exports);
                 }
             }
             Payload::ComponentAliasSection(section) => {
                 for alias in section {
-                    self.alias(&alias.ok()?)?;
+                    self.read_alias(&alias.ok()?)?;
                 }
             }
             Payload::ComponentCanonicalSection(section) => {
@@ -76,12 +76,12 @@ impl<'a> ParsedComponent<'a> {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
                         // This core function comes after a lifted function. A merge would move it in front of the
                         // lifted function, but it may need items defined in between. So such a component is not merged.
-                        _ if !lifts.is_empty() || !self.after.is_empty() => return None,
-                        function => self.canonical(function)?,
+                        _ if !lifts.is_empty() || !self.sections_after_lifts.is_empty() => return None,
+                        function => self.add_canonical(function)?,
                     }
                 }
                 if !lifts.is_empty() {
-                    self.after.push(OtherPart::Lifts(lifts));
+                    self.sections_after_lifts.push(NonModuleSection::Lifts(lifts));
                 }
             }
             Payload::ComponentTypeSection(section) => {
@@ -92,7 +92,7 @@ impl<'a> ParsedComponent<'a> {
                         return None;
                     }
                 }
-                self.keep(OtherPart::Section(raw));
+                self.push_section(NonModuleSection::Section(raw));
             }
             Payload::ComponentInstanceSection(section) => {
                 for instance in section {
@@ -102,30 +102,30 @@ impl<'a> ParsedComponent<'a> {
                         return None;
                     }
                 }
-                self.keep(OtherPart::Section(raw));
+                self.push_section(NonModuleSection::Section(raw));
             }
             // Custom sections are dropped, because they refer to items by their old indices.
             Payload::CustomSection(_) => {}
-            _ => self.keep(OtherPart::Section(raw)),
+            _ => self.push_section(NonModuleSection::Section(raw)),
         }
         Some(())
     }
 
-    fn keep(&mut self, part: OtherPart<'a>) {
-        let parts = if self.after.is_empty() {
-            &mut self.before
+    fn push_section(&mut self, part: NonModuleSection<'a>) {
+        let parts = if self.sections_after_lifts.is_empty() {
+            &mut self.sections_before_lifts
         } else {
-            &mut self.after
+            &mut self.sections_after_lifts
         };
         parts.push(part);
     }
 
-    fn instance(&mut self, instance: &Instance<'a>) -> Option<HashMap<&'a str, (Kind, Item)>> {
+    fn instance_exports(&mut self, instance: &Instance<'a>) -> Option<HashMap<&'a str, (Kind, Item)>> {
         match instance {
             Instance::FromExports(exports) => exports
                 .iter()
                 .map(|export| {
-                    let kind = Kind::of(export.kind)?;
+                    let kind = Kind::from_external(export.kind)?;
                     Some((export.name, (kind, self.item(kind, export.index)?)))
                 })
                 .collect(),
@@ -140,7 +140,7 @@ impl<'a> ParsedComponent<'a> {
                 let imports = core_module.imports.iter().map(|(_, item, _)| self.level(*item));
                 core_module.level = imports.collect::<Option<Vec<_>>>()?.into_iter().max().unwrap_or(0);
                 let items = core_module.exports.iter().map(|export| {
-                    let kind = Kind::of(export.kind)?;
+                    let kind = Kind::from_external(export.kind)?;
                     Some((export.name, (kind, core_module.item(number, kind, export.index)?)))
                 });
                 let exports = items.collect();
@@ -150,14 +150,14 @@ impl<'a> ParsedComponent<'a> {
         }
     }
 
-    fn alias(&mut self, alias: &ComponentAlias<'a>) -> Option<()> {
+    fn read_alias(&mut self, alias: &ComponentAlias<'a>) -> Option<()> {
         let new_alias = match *alias {
             ComponentAlias::CoreInstanceExport {
                 instance_index, name, ..
             } => {
                 let exports = self.instances.get(instance_index as usize)?;
                 let (kind, item) = *exports.get(name)?;
-                self.items.of_mut(kind).push(item);
+                self.items.get_mut(kind).push(item);
                 return Some(());
             }
             ComponentAlias::InstanceExport {
@@ -177,24 +177,26 @@ impl<'a> ParsedComponent<'a> {
         };
         let mut aliases = ComponentAliasSection::new();
         aliases.alias(new_alias);
-        self.keep(OtherPart::Aliases(aliases));
+        self.push_section(NonModuleSection::Aliases(aliases));
         Some(())
     }
 
-    fn canonical(&mut self, function: CanonicalFunction) -> Option<()> {
+    fn add_canonical(&mut self, function: CanonicalFunction) -> Option<()> {
         let mut level = 0;
-        for item in self.needs(&function)? {
+        for item in self.referenced_items(&function)? {
             level = level.max(self.level(item.1)?.checked_add(1)?);
         }
-        self.items.functions.push(Item::Canonical(self.canonicals.len()));
-        self.canonicals.push(Canonical { function, level });
+        self.items
+            .functions
+            .push(Item::Canonical(self.canonical_functions.len()));
+        self.canonical_functions.push(CanonicalEntry { function, level });
         Some(())
     }
 
     /// Returns the core functions and memories to which a canonical function refers. For a lifted function, these are
     /// the core function that is lifted, and the memory and functions in its options. Returns `None` if the options
     /// refer to anything else.
-    pub(super) fn needs(&self, function: &CanonicalFunction) -> Option<Vec<(Kind, Item)>> {
+    pub(super) fn referenced_items(&self, function: &CanonicalFunction) -> Option<Vec<(Kind, Item)>> {
         let (lifted_index, options) = match function {
             CanonicalFunction::Lift {
                 core_func_index,
@@ -225,22 +227,22 @@ impl<'a> ParsedComponent<'a> {
     }
 
     fn item(&self, kind: Kind, index: u32) -> Option<Item> {
-        self.items.of(kind).get(index as usize).copied()
+        self.items.get(kind).get(index as usize).copied()
     }
 
     pub(super) fn level(&self, item: Item) -> Option<usize> {
         match item {
-            Item::Canonical(number) => self.canonicals.get(number).map(|canonical| canonical.level),
+            Item::Canonical(number) => self.canonical_functions.get(number).map(|canonical| canonical.level),
             Item::Defined { core_module, .. } => {
                 self.core_modules.get(core_module).map(|core_module| core_module.level)
             }
         }
     }
 
-    pub(super) fn levels(&self) -> Vec<Vec<usize>> {
+    pub(super) fn modules_by_level(&self) -> Vec<Vec<usize>> {
         let mut levels = Vec::new();
-        let last = self.core_modules.iter().map(|core_module| core_module.level).max();
-        levels.resize(last.map_or(0, |last| last + 1), Vec::new());
+        let last_level = self.core_modules.iter().map(|core_module| core_module.level).max();
+        levels.resize(last_level.map_or(0, |last| last + 1), Vec::new());
         for (number, core_module) in self.core_modules.iter().enumerate() {
             if let Some(level) = levels.get_mut(core_module.level) {
                 level.push(number);

@@ -5,7 +5,10 @@ use wasmparser::{ConstExpr, ElementItems, Operator, TableInit};
 use super::{Item, Kind, core_module::CoreModule};
 
 /// Finds the functions of merged modules that can be called. Libraries export far more than are used.
-pub(super) fn reachable(core_modules: &[(usize, &CoreModule<'_>)], exports: &[(Kind, Item)]) -> Option<HashSet<Item>> {
+pub(super) fn find_reachable(
+    core_modules: &[(usize, &CoreModule<'_>)],
+    exports: &[(Kind, Item)],
+) -> Option<HashSet<Item>> {
     let functions = exports.iter().filter(|(kind, _)| *kind == Kind::Function);
     let mut open: Vec<_> = functions.map(|(_, item)| *item).collect();
     for (number, core_module) in core_modules {

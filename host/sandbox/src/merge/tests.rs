@@ -32,7 +32,7 @@ enum Op {
 }
 
 impl Op {
-    fn any() -> impl Strategy<Value = Self> {
+    fn strategy() -> impl Strategy<Value = Self> {
         prop_oneof![
             any::<i32>().prop_map(Self::Add),
             any::<usize>().prop_map(Self::Call),
@@ -48,10 +48,12 @@ impl Op {
     }
 
     fn write(&self, text: &mut String, function: usize) {
-        let library = function / 2;
+        let library_number = function / 2;
         let step = match self {
             Self::Add(value) => format!("(i32.add (local.get 0) (i32.const {value}))"),
-            Self::Call(other) if library > 0 => format!("(call $f{} (local.get 0))", other % (library * 2)),
+            Self::Call(callee) if library_number > 0 => {
+                format!("(call $f{} (local.get 0))", callee % (library_number * 2))
+            }
             Self::CallIndirect(other) if function > 0 => format!(
                 "(call_indirect (type $t) (local.get 0) (i32.const {}))",
                 other % function
@@ -74,7 +76,7 @@ impl Op {
     }
 }
 
-fn library(number: usize, functions: [&[Op]; 2]) -> String {
+fn library_text(number: usize, functions: [&[Op]; 2]) -> String {
     let mut text = format!(
         r#"(core module $library{number}
             (type $t (func (param i32) (result i32)))
@@ -94,16 +96,16 @@ fn library(number: usize, functions: [&[Op]; 2]) -> String {
         )
         .unwrap();
     }
-    let (one, two) = (number * 2, number * 2 + 1);
+    let (first_function, second_function) = (number * 2, number * 2 + 1);
     writeln!(
         text,
-        r#"(global $own (mut i32) (i32.const {two}))
+        r#"(global $own (mut i32) (i32.const {second_function}))
            (global $place i32 (i32.add (global.get $base) (i32.const 2)))
-           (elem (global.get $table_base) func $f{one} $f{two})
+           (elem (global.get $table_base) func $f{first_function} $f{second_function})
            (data "passive{number}")"#
     )
     .unwrap();
-    for (function, ops) in [one, two].into_iter().zip(functions) {
+    for (function, ops) in [first_function, second_function].into_iter().zip(functions) {
         writeln!(text, r#"(func $f{function} (export "f{function}") (type $t)"#).unwrap();
         ops.iter().for_each(|op| op.write(&mut text, function));
         text.push_str("local.get 0)\n");
@@ -118,11 +120,11 @@ fn library(number: usize, functions: [&[Op]; 2]) -> String {
     )
 }
 
-fn component(functions: &[Vec<Op>]) -> String {
+fn component_text(functions: &[Vec<Op>]) -> String {
     let libraries: String = functions
         .chunks_exact(2)
         .enumerate()
-        .map(|(number, pair)| library(number, [&pair[0], &pair[1]]))
+        .map(|(number, pair)| library_text(number, [&pair[0], &pair[1]]))
         .collect();
     let bases: String = (0..functions.len() / 2)
         .map(|number| {
@@ -134,7 +136,7 @@ fn component(functions: &[Vec<Op>]) -> String {
             )
         })
         .collect();
-    let last = functions.len() / 2 - 1;
+    let last_library = functions.len() / 2 - 1;
     format!(
         r#"(component
             (import "double" (func $double (param "x" u32) (result u32)))
@@ -164,13 +166,13 @@ fn component(functions: &[Vec<Op>]) -> String {
             (alias core export $shim "imports" (core table $imports))
             (core instance $fixup (instantiate $fixup
                 (with "" (instance (export "imports" (table $imports)) (export "0" (func $log))))))
-            (alias core export $library{last} "f{}" (core func $run))
+            (alias core export $library{last_library} "f{}" (core func $run))
             (func (export "run") (param "x" u32) (result u32) (canon lift (core func $run))))"#,
-        last * 2 + 1
+        last_library * 2 + 1
     )
 }
 
-fn run(component: &[u8]) -> (Vec<u32>, Vec<Vec<u8>>) {
+fn run_component(component: &[u8]) -> (Vec<u32>, Vec<Vec<u8>>) {
     let engine = Engine::new(&compile_settings(Effort::Least)).unwrap();
     let mut linker = Linker::<Vec<Vec<u8>>>::new(&engine);
     let mut root = linker.root();
@@ -185,12 +187,12 @@ fn run(component: &[u8]) -> (Vec<u32>, Vec<Vec<u8>>) {
     let mut store = Store::new(&engine, Vec::new());
     store.set_epoch_deadline(1);
     let instance = linker.instantiate(&mut store, &component).unwrap();
-    let run = instance.get_typed_func::<(u32,), (u32,)>(&mut store, "run").unwrap();
-    let answers = [0, 1, 77, u32::MAX].map(|x| run.call(&mut store, (x,)).unwrap().0);
+    let run_function = instance.get_typed_func::<(u32,), (u32,)>(&mut store, "run").unwrap();
+    let answers = [0, 1, 77, u32::MAX].map(|x| run_function.call(&mut store, (x,)).unwrap().0);
     (answers.to_vec(), store.into_data())
 }
 
-fn modules(component: &[u8]) -> usize {
+fn module_count(component: &[u8]) -> usize {
     let payloads = Parser::new(0).parse_all(component).map(Result::unwrap);
     payloads
         .filter(|payload| matches!(payload, Payload::ModuleSection { .. }))
@@ -201,55 +203,62 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_merged_component_behaves_like_the_original(functions in vec(vec(Op::any(), 0..4), 2..8)) {
-        let text = component(&functions[..functions.len() / 2 * 2]);
+    fn a_merged_component_behaves_like_the_original(functions in vec(vec(Op::strategy(), 0..4), 2..8)) {
+        let text = component_text(&functions[..functions.len() / 2 * 2]);
         let original = wat::parse_str(&text).unwrap();
         let merged = merge(&original).unwrap();
         // Two modules remain. One is `$fixup`, which puts the host function `log` into a table. It cannot be merged
         // with the others, because `log` itself needs the memory of the merged module.
-        prop_assert_eq!(modules(&merged), 2);
-        prop_assert_eq!(run(&merged), run(&original), "{}", text);
+        prop_assert_eq!(module_count(&merged), 2);
+        prop_assert_eq!(run_component(&merged), run_component(&original), "{}", text);
         prop_assert!(merge(&merged).is_none());
     }
 }
 
-fn two(one: &str, other: &str, more: &str) -> Option<Vec<u8>> {
+fn merge_two_modules(one: &str, other: &str, definitions: &str) -> Option<Vec<u8>> {
     let text = format!(
         r#"(component
             (core module $one {one})
             (core module $other {other})
             (core instance $one (instantiate $one))
             (core instance $other (instantiate $other (with "one" (instance $one))))
-            {more})"#
+            {definitions})"#
     );
     merge(&wat::parse_str(&text).unwrap())
 }
 
 #[test]
 fn a_component_that_cannot_be_merged_is_unchanged() {
-    const NEEDS: &str = r#"(import "one" "f" (func))"#;
-    const F: &str = r#"(func $f (export "f"))"#;
-    assert!(two(F, NEEDS, "").is_some());
-    for (one, other, more) in [
-        (format!("{F} (start $f)").as_str(), NEEDS, ""),
-        (&format!("{F} (memory 1)"), &format!("{NEEDS} (memory 1)"), ""),
+    const IMPORT_OF_F: &str = r#"(import "one" "f" (func))"#;
+    const DEFINITION_OF_F: &str = r#"(func $f (export "f"))"#;
+    assert!(merge_two_modules(DEFINITION_OF_F, IMPORT_OF_F, "").is_some());
+    for (one, other, definitions) in [
+        (format!("{DEFINITION_OF_F} (start $f)").as_str(), IMPORT_OF_F, ""),
+        (
+            &format!("{DEFINITION_OF_F} (memory 1)"),
+            &format!("{IMPORT_OF_F} (memory 1)"),
+            "",
+        ),
         (
             r#"(func $f (export "f") (drop (ref.func $f)))"#,
-            &format!("{NEEDS} (table 1 funcref) (elem (i32.const 0) func 0)"),
+            &format!("{IMPORT_OF_F} (table 1 funcref) (elem (i32.const 0) func 0)"),
             "",
         ),
         (
-            &format!(r#"{F} (global (export "g") i64 (i64.const 1))"#),
-            &format!(r#"{NEEDS} (import "one" "g" (global $g i64)) (global i64 (global.get $g))"#),
+            &format!(r#"{DEFINITION_OF_F} (global (export "g") i64 (i64.const 1))"#),
+            &format!(r#"{IMPORT_OF_F} (import "one" "g" (global $g i64)) (global i64 (global.get $g))"#),
             "",
         ),
         (
-            F,
-            NEEDS,
+            DEFINITION_OF_F,
+            IMPORT_OF_F,
             r#"(alias core export $one "f" (core func $f)) (type (resource (rep i32) (dtor (core func $f))))"#,
         ),
     ] {
-        assert!(two(one, other, more).is_none(), "{one} {other} {more}");
+        assert!(
+            merge_two_modules(one, other, definitions).is_none(),
+            "{one} {other} {definitions}"
+        );
     }
     assert!(merge(b"nothing").is_none());
     assert!(merge(&wat::parse_str("(component (core module))").unwrap()).is_none());
@@ -258,19 +267,31 @@ fn a_component_that_cannot_be_merged_is_unchanged() {
 #[test]
 fn a_merged_module_has_no_code_for_unreachable_functions() {
     // The bytes of the instruction `i32.const 123456789`.
-    const CODE: &[u8] = b"\x41\x95\x9a\xef\x3a";
+    const UNUSED_FUNCTION_CODE: &[u8] = b"\x41\x95\x9a\xef\x3a";
     let one = r#"(func (export "f")) (func (export "unused") (drop (i32.const 123456789)))"#;
-    let merged = two(one, r#"(import "one" "f" (func))"#, "").unwrap();
-    assert_eq!(merged.windows(CODE.len()).filter(|part| *part == CODE).count(), 0);
-    let uses = r#"(import "one" "unused" (func $f)) (table 1 funcref) (elem (i32.const 0) func $f)"#;
-    let merged = two(one, uses, "").unwrap();
-    assert_eq!(merged.windows(CODE.len()).filter(|part| *part == CODE).count(), 1);
+    let merged = merge_two_modules(one, r#"(import "one" "f" (func))"#, "").unwrap();
+    assert_eq!(
+        merged
+            .windows(UNUSED_FUNCTION_CODE.len())
+            .filter(|part| *part == UNUSED_FUNCTION_CODE)
+            .count(),
+        0
+    );
+    let importing_module = r#"(import "one" "unused" (func $f)) (table 1 funcref) (elem (i32.const 0) func $f)"#;
+    let merged = merge_two_modules(one, importing_module, "").unwrap();
+    assert_eq!(
+        merged
+            .windows(UNUSED_FUNCTION_CODE.len())
+            .filter(|part| *part == UNUSED_FUNCTION_CODE)
+            .count(),
+        1
+    );
 }
 
 #[test]
 fn the_elements_of_a_merged_table_have_constant_offsets() {
     let functions = [vec![Op::Add(1)], vec![Op::CallIndirect(0)]];
-    let merged = merge(&wat::parse_str(component(&functions)).unwrap()).unwrap();
+    let merged = merge(&wat::parse_str(component_text(&functions)).unwrap()).unwrap();
     let (mut offsets, mut tables) = (Vec::new(), 0);
     for payload in Parser::new(0).parse_all(&merged) {
         match payload.unwrap() {
@@ -291,7 +312,7 @@ fn the_elements_of_a_merged_table_have_constant_offsets() {
 
 #[test]
 fn merging_keeps_the_order_in_which_overlapping_segments_are_written() {
-    let component = |instances: [&str; 2]| {
+    let merge_with_instances = |instances: [&str; 2]| {
         let text = format!(
             r#"(component
                 (import "log" (func $log (param "bytes" (list u8))))
@@ -312,8 +333,8 @@ fn merging_keeps_the_order_in_which_overlapping_segments_are_written() {
     let late_instance =
         r#"(core instance (instantiate $late (with "main" (instance $main)) (with "host" (instance $host))))"#;
     assert_eq!(
-        component([early_instance, late_instance]).map(|merged| modules(&merged)),
+        merge_with_instances([early_instance, late_instance]).map(|merged| module_count(&merged)),
         Some(2)
     );
-    assert!(component([late_instance, early_instance]).is_none());
+    assert!(merge_with_instances([late_instance, early_instance]).is_none());
 }

@@ -45,7 +45,7 @@ impl Prepared {
     }
 
     /// Returns whether the plugin was configured once, or is configured in every call.
-    pub fn configured(&self) -> &ConfigurationTime {
+    pub fn configuration_time(&self) -> &ConfigurationTime {
         &self.header.configured
     }
 

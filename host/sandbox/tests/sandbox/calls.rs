@@ -7,12 +7,14 @@ use admittance_admission::{
 use admittance_sandbox::{CallLimits, ConfigurationTime, PluginConfig};
 
 use crate::{
-    guest::{ANSWER, CONFIGURED, Guest, GuestAnswer, SCRATCH, TEXT, data},
-    harness::{answer, call, config, load, load_with, log_lines, request, sandbox, small},
-    wrapper::wrapped,
+    guest::{
+        CONFIGURE_RESULT_ADDRESS, Guest, GuestAnswer, RESPONSE_ADDRESS, SCRATCH_ADDRESS, TEXT_ADDRESS, data_segment,
+    },
+    harness::{call, config, load, load_and_call, load_with, log_lines, request, sandbox, sandbox_with_slots},
+    wrapper::wrap_component,
 };
 
-fn verdict(response: &Response) -> String {
+fn verdict_text(response: &Response) -> String {
     match &response.verdict {
         Verdict::Allow => format!("allow {:?}", response.warnings),
         Verdict::Patch(patch) => format!("patch {patch}"),
@@ -51,16 +53,16 @@ async fn a_plugins_verdict_becomes_the_response() {
             "deny 403  No.",
         ),
     ] {
-        assert_eq!(verdict(&answer(&guest).await.unwrap()), expected);
+        assert_eq!(verdict_text(&load_and_call(&guest).await.unwrap()), expected);
     }
 }
 
 #[tokio::test]
 async fn without_address_space_for_the_pool_each_call_maps_its_own_memory() {
     // 20,000 calls with up to four memories each need 320 TiB of address space, but a process has only 128 TiB.
-    let sandbox = small(20_000);
+    let sandbox = sandbox_with_slots(20_000);
     let plugin = load_with(&sandbox, &Guest::default(), "{}", &config()).await.unwrap();
-    assert_eq!(verdict(&call(&plugin).await.unwrap()), "allow []");
+    assert_eq!(verdict_text(&call(&plugin).await.unwrap()), "allow []");
     assert!(
         log_lines()
             .iter()
@@ -70,20 +72,20 @@ async fn without_address_space_for_the_pool_each_call_maps_its_own_memory() {
 }
 
 /// A function that recurses without end. It takes stack space for its argument.
-const DEEP: &str = "(func $deep (param i64) (result i64)
+const RECURSIVE_FUNCTION: &str = "(func $deep (param i64) (result i64)
     (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
 
 #[tokio::test]
 async fn each_kind_of_failed_call_has_its_own_failure_kind() {
     // There is one slot, so if a failed call did not release it, the next case would wait for it.
-    let sandbox = small(1);
-    let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);
+    let sandbox = sandbox_with_slots(1);
+    let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(RECURSIVE_FUNCTION);
     // The guest returns a verdict with the number 9, but there are only four verdicts.
-    let no_such_verdict = Guest::default().with_data(ANSWER + 4, &[9]);
-    let outside = Guest::default().with_data(ANSWER + 4, &[1, 0, 0, 0, 0, 0, 0, 0xf0, 8]);
+    let no_such_verdict = Guest::default().with_data(RESPONSE_ADDRESS + 4, &[9]);
+    let outside = Guest::default().with_data(RESPONSE_ADDRESS + 4, &[1, 0, 0, 0, 0, 0, 0, 0xf0, 8]);
     let not_utf8 = Guest::default()
-        .with_data(ANSWER + 4, &[1, 0, 0, 0, 0, 0x10, 0, 0, 2])
-        .with_data(TEXT, &[0xff, 0xfe]);
+        .with_data(RESPONSE_ADDRESS + 4, &[1, 0, 0, 0, 0, 0x10, 0, 0, 2])
+        .with_data(TEXT_ADDRESS, &[0xff, 0xfe]);
     for (case, guest, kind, says) in [
         (
             "unreachable",
@@ -178,8 +180,8 @@ async fn each_kind_of_failed_call_has_its_own_failure_kind() {
 async fn a_call_starts_with_fresh_memory() {
     // The guest notes in memory and in a global that it was called, and traps if it finds this note.
     let guest = Guest::running(&format!(
-        "(if (i32.or (i32.load (i32.const {SCRATCH})) (global.get $calls)) (then unreachable))
-         (i32.store (i32.const {SCRATCH}) (i32.const 1))
+        "(if (i32.or (i32.load (i32.const {SCRATCH_ADDRESS})) (global.get $calls)) (then unreachable))
+         (i32.store (i32.const {SCRATCH_ADDRESS}) (i32.const 1))
          (global.set $calls (i32.const 1))"
     ))
     .with_items("(global $calls (mut i32) (i32.const 0))");
@@ -189,12 +191,12 @@ async fn a_call_starts_with_fresh_memory() {
     }
 }
 
-fn keeps_settings() -> Guest {
+fn settings_guest() -> Guest {
     Guest::running(&format!(
         "(i32.store8 (i32.const {}) (i32.const 3))
          (i32.store16 (i32.const {}) (i32.add (global.get $last) (i32.const 400)))",
-        ANSWER + 4,
-        ANSWER + 8,
+        RESPONSE_ADDRESS + 4,
+        RESPONSE_ADDRESS + 8,
     ))
     .with_items("(global $last (mut i32) (i32.const 0))")
     .with_configure(
@@ -206,23 +208,23 @@ fn keeps_settings() -> Guest {
 
 #[tokio::test]
 async fn the_settings_of_a_plugin_are_kept_in_its_snapshot() {
-    let plugin = load_with(sandbox(), &keeps_settings(), "7", &config()).await.unwrap();
-    assert_eq!(*plugin.configured(), ConfigurationTime::Snapshot);
+    let plugin = load_with(sandbox(), &settings_guest(), "7", &config()).await.unwrap();
+    assert_eq!(*plugin.configuration_time(), ConfigurationTime::Snapshot);
     for _ in 0..3 {
-        assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
+        assert_eq!(verdict_text(&call(&plugin).await.unwrap()), "deny 407  ");
     }
 }
 
 #[tokio::test]
 async fn settings_are_kept_in_a_snapshot_of_nested_components() {
-    let component = keeps_settings().component();
+    let component = settings_guest().component();
     for (times, why) in [(1, None), (2, Some("instantiated twice"))] {
         let sandbox = sandbox();
         let prepared = sandbox
-            .prepare(wrapped(&component, times), "7", &config())
+            .prepare(wrap_component(&component, times), "7", &config())
             .await
             .unwrap();
-        let reason = match prepared.configured() {
+        let reason = match prepared.configuration_time() {
             ConfigurationTime::Snapshot => None,
             ConfigurationTime::PerCall { reason } => Some(reason.as_str()),
         };
@@ -233,14 +235,14 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
         );
         let plugin = sandbox.load(&prepared, &config()).unwrap();
         for _ in 0..3 {
-            assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
+            assert_eq!(verdict_text(&call(&plugin).await.unwrap()), "deny 407  ");
         }
     }
     // A component that is nested in a nested component cannot be snapshotted.
     let prepared = sandbox()
-        .prepare(wrapped(&wrapped(&component, 1), 1), "7", &config())
+        .prepare(wrap_component(&wrap_component(&component, 1), 1), "7", &config())
         .await;
-    let ConfigurationTime::PerCall { reason } = prepared.unwrap().configured().clone() else {
+    let ConfigurationTime::PerCall { reason } = prepared.unwrap().configuration_time().clone() else {
         panic!("a component in a component in a component has a snapshot")
     };
     assert!(reason.contains("nested components with modules"), "{reason}");
@@ -249,18 +251,18 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
 #[tokio::test]
 async fn a_plugin_that_cannot_be_snapshotted_is_configured_in_each_call() {
     let table = "(table 1 funcref) (func $unused (table.set (i32.const 0) (ref.null func)))";
-    let guest = keeps_settings().with_items(table);
+    let guest = settings_guest().with_items(table);
     let plugin = load_with(sandbox(), &guest, "9", &config()).await.unwrap();
-    let ConfigurationTime::PerCall { reason } = plugin.configured() else {
-        panic!("{:?}", plugin.configured())
+    let ConfigurationTime::PerCall { reason } = plugin.configuration_time() else {
+        panic!("{:?}", plugin.configuration_time())
     };
     assert!(reason.contains("table.set"), "{reason}");
     for _ in 0..3 {
-        assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 409  ");
+        assert_eq!(verdict_text(&call(&plugin).await.unwrap()), "deny 409  ");
     }
 }
 
-fn with_time(time: Duration) -> PluginConfig {
+fn config_with_time(time: Duration) -> PluginConfig {
     PluginConfig {
         limits: CallLimits {
             time,
@@ -270,11 +272,11 @@ fn with_time(time: Duration) -> PluginConfig {
     }
 }
 
-fn looping() -> Guest {
+fn looping_guest() -> Guest {
     Guest::running("(loop $again (br $again))")
 }
 
-fn sleeping() -> Guest {
+fn sleeping_guest() -> Guest {
     Guest::running("(call $block (call $sleep (i64.const 3600000000000)))")
         .with_world("import wasi:clocks/monotonic-clock@0.2.3;")
         .with_items(
@@ -285,8 +287,8 @@ fn sleeping() -> Guest {
 
 #[tokio::test]
 async fn a_call_ends_at_its_deadline() {
-    for (case, guest) in [("loop", looping()), ("sleep", sleeping())] {
-        let plugin = load_with(sandbox(), &guest, "{}", &with_time(Duration::from_millis(50)))
+    for (case, guest) in [("loop", looping_guest()), ("sleep", sleeping_guest())] {
+        let plugin = load_with(sandbox(), &guest, "{}", &config_with_time(Duration::from_millis(50)))
             .await
             .unwrap();
         let failure = call(&plugin).await.expect_err(case);
@@ -306,9 +308,14 @@ async fn a_call_ends_at_its_deadline() {
 #[tokio::test(flavor = "current_thread")]
 async fn a_looping_plugin_does_not_delay_other_work() {
     let good = load(&Guest::default()).await;
-    let bad = load_with(sandbox(), &looping(), "{}", &with_time(Duration::from_secs(20)))
-        .await
-        .unwrap();
+    let bad = load_with(
+        sandbox(),
+        &looping_guest(),
+        "{}",
+        &config_with_time(Duration::from_secs(20)),
+    )
+    .await
+    .unwrap();
     let bad = tokio::spawn(async move { call(&bad).await });
     tokio::task::yield_now().await;
     for _ in 0..20 {
@@ -323,10 +330,15 @@ async fn a_looping_plugin_does_not_delay_other_work() {
 
 #[tokio::test]
 async fn a_call_waits_for_a_slot_until_its_deadline() {
-    let sandbox = small(1);
-    let plugin = load_with(&sandbox, &sleeping(), "{}", &with_time(Duration::from_secs(20)))
-        .await
-        .unwrap();
+    let sandbox = sandbox_with_slots(1);
+    let plugin = load_with(
+        &sandbox,
+        &sleeping_guest(),
+        "{}",
+        &config_with_time(Duration::from_secs(20)),
+    )
+    .await
+    .unwrap();
     let good = load_with(&sandbox, &Guest::default(), "{}", &config()).await.unwrap();
 
     let held_call = tokio::spawn(async move { call(&plugin).await });
@@ -351,14 +363,14 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
 /// Even if all plugins of stages in mode `Audit` hang, half of the slots are free for enforced stages.
 #[tokio::test]
 async fn audit_calls_leave_half_of_the_slots_free() {
-    let sandbox = small(4);
-    let hangs = load_with(&sandbox, &sleeping(), "{}", &config()).await.unwrap();
+    let sandbox = sandbox_with_slots(4);
+    let hangs = load_with(&sandbox, &sleeping_guest(), "{}", &config()).await.unwrap();
     let good = load_with(&sandbox, &Guest::default(), "{}", &config()).await.unwrap();
     let audits: Vec<_> = (0..6)
         .map(|_| {
             let mut spec = StageSpec::new("audit");
             (spec.mode, spec.timeout) = (Mode::Audit, Duration::from_secs(60));
-            let chain = Chain::new("audits", Vec::new(), vec![spec.with(hangs.clone())]);
+            let chain = Chain::new("audits", Vec::new(), vec![spec.with_hook(hangs.clone())]);
             tokio::spawn(async move {
                 let sources = EvaluationSources {
                     namespaces: &StaticNamespaces::default(),
@@ -397,20 +409,20 @@ async fn many_calls_run_concurrently() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    assert_eq!(sandbox().fingerprint(), small(1).fingerprint());
+    assert_eq!(sandbox().fingerprint(), sandbox_with_slots(1).fingerprint());
 }
 
-fn mistaken() -> String {
+fn mistaken_settings_data() -> String {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
-    data(CONFIGURED, &words(&[1, SCRATCH, 1]))
-        + &data(SCRATCH, &words(&[TEXT, 2, TEXT + 2, 4]))
-        + &data(TEXT, b"/amust")
+    data_segment(CONFIGURE_RESULT_ADDRESS, &words(&[1, SCRATCH_ADDRESS, 1]))
+        + &data_segment(SCRATCH_ADDRESS, &words(&[TEXT_ADDRESS, 2, TEXT_ADDRESS + 2, 4]))
+        + &data_segment(TEXT_ADDRESS, b"/amust")
 }
 
 #[tokio::test]
 async fn mistakes_in_settings_are_reported() {
     let guest = Guest {
-        data: mistaken(),
+        data: mistaken_settings_data(),
         ..Guest::default()
     };
     let error = load_with(sandbox(), &guest, "{}", &config()).await.unwrap_err();

@@ -42,7 +42,7 @@ impl ClusterReader for UnansweredNodes {
     }
 }
 
-fn endpoints(node: &str) -> Request {
+fn endpoints_request(node: &str) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", "Endpoints");
     let resource = GroupVersionResource {
         version: "v1".to_owned(),
@@ -73,10 +73,13 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
     );
 
     let prepared = sandbox.prepare(module, "{}", &config()).await.unwrap();
-    assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
+    assert_eq!(*prepared.configuration_time(), ConfigurationTime::Snapshot);
     let deadline = || Deadline::after(Duration::from_secs(60));
     let plugin = sandbox.load(&prepared, &config()).unwrap();
-    let failure = plugin.admit(&Arc::new(endpoints("far")), deadline()).await.unwrap_err();
+    let failure = plugin
+        .admit(&Arc::new(endpoints_request("far")), deadline())
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{failure}");
 
     let config = PluginConfig {
@@ -86,9 +89,12 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
         },
         ..config()
     };
-    let granted = plugin.with(&config).unwrap();
+    let granted = plugin.with_config(&config).unwrap();
     for (node, is_patched) in [("far", true), ("gone", false)] {
-        let response = granted.admit(&Arc::new(endpoints(node)), deadline()).await.unwrap();
+        let response = granted
+            .admit(&Arc::new(endpoints_request(node)), deadline())
+            .await
+            .unwrap();
         let patch = match &response.verdict {
             Verdict::Allow => false,
             Verdict::Patch(_) => true,
@@ -96,6 +102,9 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
         };
         assert_eq!(patch, is_patched, "{node}: {:?}", response.verdict);
     }
-    let failure = plugin.admit(&Arc::new(endpoints("far")), deadline()).await.unwrap_err();
+    let failure = plugin
+        .admit(&Arc::new(endpoints_request("far")), deadline())
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{failure}");
 }

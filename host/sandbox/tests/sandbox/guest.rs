@@ -1,19 +1,19 @@
 //! Small guests: core modules in text form, wrapped as components of the contract's world.
 //!
-//! A guest's memory contains the results of `describe`, `configure` and `admit` at `DESCRIPTION`, `CONFIGURED` and
-//! `ANSWER`, scratch data at `SCRATCH`, the strings in the results at `TEXT`, and values from the host at `HEAP`.
-//! Memory that is zero encodes a description with empty strings, valid settings, and the verdict allow, so a guest sets
-//! only what differs.
+//! A guest's memory contains the results of `describe`, `configure` and `admit` at `DESCRIPTION_ADDRESS`,
+//! `CONFIGURE_RESULT_ADDRESS` and `RESPONSE_ADDRESS`, scratch data at `SCRATCH_ADDRESS`, the strings in the results at
+//! `TEXT_ADDRESS`, and values from the host at `HEAP_ADDRESS`. Memory that is zero encodes a description with empty
+//! strings, valid settings, and the verdict allow, so a guest sets only what differs.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-pub(crate) const DESCRIPTION: u32 = 1024;
-pub(crate) const CONFIGURED: u32 = 1280;
-pub(crate) const ANSWER: u32 = 2048;
-pub(crate) const SCRATCH: u32 = 3072;
-pub(crate) const TEXT: u32 = 4096;
-const HEAP: u32 = 2 * 65_536;
+pub(crate) const DESCRIPTION_ADDRESS: u32 = 1024;
+pub(crate) const CONFIGURE_RESULT_ADDRESS: u32 = 1280;
+pub(crate) const RESPONSE_ADDRESS: u32 = 2048;
+pub(crate) const SCRATCH_ADDRESS: u32 = 3072;
+pub(crate) const TEXT_ADDRESS: u32 = 4096;
+const HEAP_ADDRESS: u32 = 2 * 65_536;
 
 /// The parts of WASI that the test guests import, reduced to the functions that they call.
 const WASI: &str = r#"
@@ -87,8 +87,8 @@ impl Default for Guest {
         Self {
             world: String::new(),
             items: String::new(),
-            configure: format!("i32.const {CONFIGURED}"),
-            admit: format!("i32.const {ANSWER}"),
+            configure: format!("i32.const {CONFIGURE_RESULT_ADDRESS}"),
+            admit: format!("i32.const {RESPONSE_ADDRESS}"),
             data: String::new(),
             pages: 3,
         }
@@ -98,19 +98,19 @@ impl Default for Guest {
 impl Guest {
     pub(crate) fn running(code: &str) -> Self {
         Self {
-            admit: format!("{code}\ni32.const {ANSWER}"),
+            admit: format!("{code}\ni32.const {RESPONSE_ADDRESS}"),
             ..Self::default()
         }
     }
 
     pub(crate) fn answering(answer: &GuestAnswer) -> Self {
         Self::default()
-            .with_data(ANSWER, &answer.encode(TEXT))
-            .with_data(TEXT, answer.texts().as_bytes())
+            .with_data(RESPONSE_ADDRESS, &answer.encode(TEXT_ADDRESS))
+            .with_data(TEXT_ADDRESS, answer.joined_texts().as_bytes())
     }
 
     pub(crate) fn with_data(mut self, at: u32, bytes: &[u8]) -> Self {
-        self.data += &data(at, bytes);
+        self.data += &data_segment(at, bytes);
         self
     }
 
@@ -125,7 +125,7 @@ impl Guest {
     }
 
     pub(crate) fn with_configure(mut self, code: &str) -> Self {
-        self.configure = format!("{code}\ni32.const {CONFIGURED}");
+        self.configure = format!("{code}\ni32.const {CONFIGURE_RESULT_ADDRESS}");
         self
     }
 
@@ -142,7 +142,7 @@ impl Guest {
             r#"(module
                 {items}
                 (memory (export "memory") {pages})
-                (global $heap (mut i32) (i32.const {HEAP}))
+                (global $heap (mut i32) (i32.const {HEAP_ADDRESS}))
                 (func (export "cabi_realloc") (param $old i32) (param i32) (param i32) (param $size i32) (result i32)
                     (local $at i32)
                     (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
@@ -151,7 +151,7 @@ impl Guest {
                         (br_if $enough (i32.le_u (global.get $heap) (i32.mul (memory.size) (i32.const 65536))))
                         (drop (memory.grow (i32.add (i32.shr_u (local.get $size) (i32.const 16)) (i32.const 1)))))
                     (local.get $at))
-                (func (export "describe") (result i32) (i32.const {DESCRIPTION}))
+                (func (export "describe") (result i32) (i32.const {DESCRIPTION_ADDRESS}))
                 (func (export "configure") (param $text i32) (param $length i32) (result i32) {configure})
                 (func (export "admit") (param $request i32) (result i32) {admit})
                 {data})"#
@@ -181,7 +181,7 @@ impl Guest {
     }
 }
 
-pub(crate) fn data(at: u32, bytes: &[u8]) -> String {
+pub(crate) fn data_segment(at: u32, bytes: &[u8]) -> String {
     let escaped: String = bytes.iter().map(|byte| format!("\\{byte:02x}")).collect();
     format!("(data (i32.const {at}) \"{escaped}\")\n")
 }
@@ -202,7 +202,7 @@ pub(crate) enum GuestAnswer {
 }
 
 impl GuestAnswer {
-    fn texts(&self) -> String {
+    fn joined_texts(&self) -> String {
         match self {
             Self::Patch(text) | Self::Replace(text) | Self::Error(text) | Self::Warn(text) => (*text).to_owned(),
             Self::Deny { reason, message, .. } => format!("{reason}{message}"),
@@ -211,7 +211,7 @@ impl GuestAnswer {
     }
 
     /// Encodes the answer in the canonical ABI, as a `result<response, string>`. The strings of the answer are at the
-    /// address `texts`.
+    /// address `texts_address`.
     fn encode(&self, texts: u32) -> Vec<u8> {
         let length = |text: &str| u32::try_from(text.len()).unwrap();
         let mut words = [0_u32; 11];
@@ -227,9 +227,9 @@ impl GuestAnswer {
                 length(message),
             ]),
             Self::Warn(text) => {
-                // The list of warnings has a single element. It is stored directly after the response, at `ANSWER +
-                // 44`.
-                words[7..9].copy_from_slice(&[ANSWER + 44, 1]);
+                // The list of warnings has a single element. It is stored directly after the response, at
+                // `RESPONSE_ADDRESS + 44`.
+                words[7..9].copy_from_slice(&[RESPONSE_ADDRESS + 44, 1]);
                 let list = [texts, length(text)];
                 return words.iter().chain(&list).flat_map(|word| word.to_le_bytes()).collect();
             }

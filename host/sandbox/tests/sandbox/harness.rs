@@ -14,11 +14,11 @@ use admittance_sandbox::{CallLimits, Error, Plugin, PluginConfig, Sandbox, Sandb
 use crate::guest::Guest;
 
 pub(crate) fn sandbox() -> &'static Sandbox {
-    static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| small(16));
+    static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| sandbox_with_slots(16));
     &SANDBOX
 }
 
-pub(crate) fn small(calls_in_flight: u32) -> Sandbox {
+pub(crate) fn sandbox_with_slots(calls_in_flight: u32) -> Sandbox {
     sandbox_with(|config| config.calls_in_flight = calls_in_flight)
 }
 
@@ -105,6 +105,6 @@ pub(crate) async fn call(plugin: &Plugin) -> Result<Response, Failure> {
         .await
 }
 
-pub(crate) async fn answer(guest: &Guest) -> Result<Response, Failure> {
+pub(crate) async fn load_and_call(guest: &Guest) -> Result<Response, Failure> {
     call(&load(guest).await).await
 }

@@ -12,12 +12,12 @@ use admittance_sandbox::{CallLimits, CallMeter, ConfigurationTime, Error, LoadSt
 use tempfile::TempDir;
 
 use crate::{
-    guest::{ANSWER, DESCRIPTION, Guest},
+    guest::{DESCRIPTION_ADDRESS, Guest, RESPONSE_ADDRESS},
     harness::{call, config, sandbox, sandbox_with},
     policies::Policy,
 };
 
-async fn refusal(module: &[u8]) -> String {
+async fn prepare_refusal(module: &[u8]) -> String {
     sandbox()
         .prepare(module.to_vec(), "{}", &config())
         .await
@@ -135,7 +135,7 @@ async fn a_module_that_is_not_a_plugin_is_refused_with_the_reason() {
             "does not support garbage collection",
         ),
     ] {
-        let refusal = refusal(&module).await;
+        let refusal = prepare_refusal(&module).await;
         assert!(refusal.contains(expected_text), "{case}: {refusal}");
     }
 }
@@ -155,34 +155,46 @@ async fn preparations_with_different_settings_share_compiled_code() {
     let sandbox = sandbox_with(|_| {});
     // The guest's `configure` stores the settings, and its `admit` fails with them as the message.
     let keep = format!(
-        "(i32.store (i32.const {ANSWER}) (i32.const 1))
+        "(i32.store (i32.const {RESPONSE_ADDRESS}) (i32.const 1))
          (i32.store (i32.const {}) (local.get $text))
          (i32.store (i32.const {}) (local.get $length))",
-        ANSWER + 4,
-        ANSWER + 8
+        RESPONSE_ADDRESS + 4,
+        RESPONSE_ADDRESS + 8
     );
     let module = Guest::default().with_configure(&keep).component();
     let prepare = async |settings: &str| {
         let prepared = sandbox.prepare(module.clone(), settings, &config()).await.unwrap();
-        assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
+        assert_eq!(*prepared.configuration_time(), ConfigurationTime::Snapshot);
         let plugin = sandbox.load(&prepared, &config()).unwrap();
         let failure = call(&plugin).await.unwrap_err();
         assert!(failure.message.ends_with(settings), "{failure:?}");
     };
-    let shared = sandbox.share(Digest::of(&module));
+    let shared = sandbox.share(Digest::of_bytes(&module));
     for settings in [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#] {
         prepare(settings).await;
     }
-    assert_eq!(sandbox.compilations(), 2, "the module, and the code of its snapshots");
+    assert_eq!(
+        sandbox.compilation_count(),
+        2,
+        "the module, and the code of its snapshots"
+    );
     // These settings are shorter than the previous ones, so the heap of the guest ends at another address. A global of
     // the snapshot contains this address, so the code of this snapshot differs, and is compiled again.
     prepare("{}").await;
-    assert_eq!(sandbox.compilations(), 3, "this snapshot differs in more than data");
+    assert_eq!(
+        sandbox.compilation_count(),
+        3,
+        "this snapshot differs in more than data"
+    );
     drop(shared);
     prepare("{}").await;
-    assert_eq!(sandbox.compilations(), 5, "nothing is kept");
+    assert_eq!(sandbox.compilation_count(), 5, "nothing is kept");
     tokio::join!(prepare("{}"), prepare("[]"), prepare("77"));
-    assert_eq!(sandbox.compilations(), 7, "preparations at the same time share too");
+    assert_eq!(
+        sandbox.compilation_count(),
+        7,
+        "preparations at the same time share too"
+    );
 }
 
 #[tokio::test]
@@ -275,12 +287,12 @@ async fn configure_is_limited_in_time_and_memory() {
 async fn a_plugin_that_fills_too_much_memory_in_configure_is_refused() {
     let mut config = config();
     config.limits.memory = 256 << 20;
-    let component = |bytes: usize| Guest::default().with_configure(&filling(bytes)).component();
+    let component = |bytes: usize| Guest::default().with_configure(&fill_code(bytes)).component();
     // This `configure` adds many pages of memory, but fills only one byte. Only filled pages count towards the limit,
     // so the plugin is accepted.
     sandbox().prepare(component(1), "{}", &config).await.unwrap();
     let mut policy = Policy::default();
-    policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));
+    policy.items = format!("(func $fill {}) (start $fill)", fill_code(100 << 20));
     for module in [component(100 << 20), policy.module()] {
         let error = sandbox().prepare(module, "{}", &config).await.unwrap_err().to_string();
         let parts = error
@@ -292,7 +304,7 @@ async fn a_plugin_that_fills_too_much_memory_in_configure_is_refused() {
     }
 }
 
-fn filling(bytes: usize) -> String {
+fn fill_code(bytes: usize) -> String {
     format!(
         "(drop (memory.grow (i32.const 2000)))
          (memory.fill (i32.const 262144) (i32.const 1) (i32.const {bytes}))"
@@ -309,7 +321,7 @@ async fn the_start_up_code_of_a_plugin_runs_once() {
             (i32.store (i32.const 512) (i32.const 1)))"#,
     );
     let prepared = sandbox().prepare(guest.component(), "{}", &config()).await.unwrap();
-    assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
+    assert_eq!(*prepared.configuration_time(), ConfigurationTime::Snapshot);
     call(&sandbox().load(&prepared, &config()).unwrap()).await.unwrap();
 }
 
@@ -317,11 +329,11 @@ async fn the_start_up_code_of_a_plugin_runs_once() {
 async fn a_snapshot_is_tested_before_it_is_used() {
     // The guest's `configure` overwrites the field `mutates` of the guest's own description, which is in its memory. So
     // in the snapshot, `describe` returns something else than before.
-    let spoils = format!("(i32.store8 (i32.const {}) (i32.const 1))", DESCRIPTION + 24);
+    let spoils = format!("(i32.store8 (i32.const {}) (i32.const 1))", DESCRIPTION_ADDRESS + 24);
     let guest = Guest::default().with_configure(&spoils);
     let prepared = sandbox().prepare(guest.component(), "{}", &config()).await.unwrap();
-    let ConfigurationTime::PerCall { reason } = prepared.configured() else {
-        panic!("{:?}", prepared.configured())
+    let ConfigurationTime::PerCall { reason } = prepared.configuration_time() else {
+        panic!("{:?}", prepared.configuration_time())
     };
     assert!(reason.contains("differently"), "{reason}");
     call(&sandbox().load(&prepared, &config()).unwrap()).await.unwrap();
@@ -363,11 +375,11 @@ async fn a_separate_compiler_process_produces_the_same_plugin() {
     let sandbox = sandbox_with(|config| config.compiler = Some(env!("CARGO_BIN_EXE_admittance-compiler").into()));
     for in_background in [false, true] {
         if in_background {
-            sandbox.prepare_in_background();
+            sandbox.limit_compilations();
         }
         let guest = Guest::default();
         let prepared = sandbox.prepare(guest.component(), "{}", &config()).await.unwrap();
-        assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
+        assert_eq!(*prepared.configuration_time(), ConfigurationTime::Snapshot);
         call(&sandbox.load(&prepared, &config()).unwrap()).await.unwrap();
         let code = prepared.code().unwrap().clone();
         let prepared = Prepared::from_bytes(code, &prepared.header()).unwrap();
@@ -376,7 +388,7 @@ async fn a_separate_compiler_process_produces_the_same_plugin() {
             .unwrap();
         let module = wat::parse_str("(component (core module (func (result i32))))").unwrap();
         let error = sandbox.prepare(module.clone(), "{}", &config()).await.unwrap_err();
-        assert_eq!(error.to_string(), refusal(&module).await);
+        assert_eq!(error.to_string(), prepare_refusal(&module).await);
     }
 }
 
@@ -388,7 +400,7 @@ async fn prepare_and_inspect_refuse_a_module_above_the_complexity_limits() {
     }
     let module = wat::parse_str(&text).unwrap();
     let expected_text = "1111111110 instances";
-    assert!(refusal(&module).await.contains(expected_text));
+    assert!(prepare_refusal(&module).await.contains(expected_text));
     let error = sandbox().inspect(module).await.unwrap_err().to_string();
     assert!(error.contains(expected_text), "{error}");
 }

@@ -30,11 +30,11 @@ pub(crate) struct Policy {
     text: String,
 }
 
-const ANSWER: usize = 4096;
-const SETTINGS: usize = 8192;
-const VERSION: usize = 12_288;
-const TEXT: usize = 16_384;
-const MESSAGE: usize = 65_536;
+const ANSWER_ADDRESS: usize = 4096;
+const SETTINGS_ADDRESS: usize = 8192;
+const VERSION_ADDRESS: usize = 12_288;
+const TEXT_ADDRESS: usize = 16_384;
+const MESSAGE_ADDRESS: usize = 65_536;
 
 impl Default for Policy {
     fn default() -> Self {
@@ -50,7 +50,7 @@ impl Default for Policy {
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.bytes().map(|byte| format!("\\{byte:02x}")).collect()
 }
 
@@ -70,7 +70,7 @@ impl Policy {
     }
 
     fn asking(path: [&str; 3], payload: &str) -> Self {
-        let mut at = TEXT;
+        let mut at = TEXT_ADDRESS;
         let mut arguments = String::new();
         for text in [path[0], path[1], path[2], payload] {
             arguments += &format!("(i32.const {at}) (i32.const {}) ", text.len());
@@ -80,11 +80,11 @@ impl Policy {
             validate: format!(
                 r#"(if (call $host_call {arguments})
                     (then
-                        (call $host_response (i32.const {MESSAGE}))
-                        (call $response (i32.const {MESSAGE}) (call $host_response_len)))
+                        (call $host_response (i32.const {MESSAGE_ADDRESS}))
+                        (call $response (i32.const {MESSAGE_ADDRESS}) (call $host_response_len)))
                     (else
-                        (call $host_error (i32.const {MESSAGE}))
-                        (call $error (i32.const {MESSAGE}) (call $host_error_len))
+                        (call $host_error (i32.const {MESSAGE_ADDRESS}))
+                        (call $error (i32.const {MESSAGE_ADDRESS}) (call $host_error_len))
                         (return (i32.const 0))))
                 (return (i32.const 1))"#
             ),
@@ -105,10 +105,15 @@ impl Policy {
         } = self;
         let section = match metadata.as_str() {
             "" => String::new(),
-            metadata => format!(r#"(@custom "io.kubewarden.metadata" "{}")"#, escaped(metadata)),
+            metadata => format!(r#"(@custom "io.kubewarden.metadata" "{}")"#, escape(metadata)),
         };
-        let answers = [(ANSWER, answer), (SETTINGS, settings), (VERSION, version), (TEXT, text)];
-        let data = answers.map(|(at, text)| format!(r#"(data (i32.const {at}) "{}")"#, escaped(text)));
+        let answers = [
+            (ANSWER_ADDRESS, answer),
+            (SETTINGS_ADDRESS, settings),
+            (VERSION_ADDRESS, version),
+            (TEXT_ADDRESS, text),
+        ];
+        let data = answers.map(|(at, text)| format!(r#"(data (i32.const {at}) "{}")"#, escape(text)));
         let say = |at: usize, text: &str| {
             format!(
                 "(call $response (i32.const {at}) (i32.const {})) (return (i32.const 1))",
@@ -142,7 +147,7 @@ impl Policy {
                     (global.set $started (i32.const 1)))
                 (func (export "__guest_call") (param $operation i32) (param $length i32) (result i32)
                     (if (i32.eqz (global.get $started)) (then unreachable))
-                    (call $request (i32.const 0) (i32.const {MESSAGE}))
+                    (call $request (i32.const 0) (i32.const {MESSAGE_ADDRESS}))
                     (if (i32.eq (local.get $operation) (i32.const 17)) (then {say_settings}))
                     (if (i32.eq (local.get $operation) (i32.const 16)) (then {say_version}))
                     (if (i32.ne (local.get $operation) (i32.const 8)) (then unreachable))
@@ -152,9 +157,9 @@ impl Policy {
                     {validate}
                     {say_answer}))"#,
             data = data.concat(),
-            say_settings = say(SETTINGS, settings),
-            say_version = say(VERSION, version),
-            say_answer = say(ANSWER, answer),
+            say_settings = say(SETTINGS_ADDRESS, settings),
+            say_version = say(VERSION_ADDRESS, version),
+            say_answer = say(ANSWER_ADDRESS, answer),
         );
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
@@ -167,7 +172,7 @@ impl Policy {
         load_module(sandbox, self.module(), settings, config).await
     }
 
-    async fn answer(&self) -> Result<Response, Failure> {
+    async fn load_and_call(&self) -> Result<Response, Failure> {
         call(&self.load().await.unwrap()).await
     }
 }

@@ -27,7 +27,7 @@ impl DefinitionCounts {
 }
 
 /// Wraps a component in another one, which instantiates it `times` times and exports the last instance.
-pub(crate) fn wrapped(inner: &[u8], times: usize) -> Vec<u8> {
+pub(crate) fn wrap_component(inner: &[u8], times: usize) -> Vec<u8> {
     let mut wrapper = Component::new();
     let mut defined = DefinitionCounts::default();
     let (mut arguments, mut names) = (Vec::new(), Vec::new());

@@ -5,10 +5,10 @@ fn a_stamp_is_reliable_when_the_file_is_older_than_the_clock_resolution() {
     let change_time = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
     for (changed, now, expected) in [
         (Some(change_time), change_time, false),
-        (Some(change_time), change_time + COARSENESS, false),
+        (Some(change_time), change_time + TIMESTAMP_COARSENESS, false),
         (
             Some(change_time),
-            change_time + COARSENESS + Duration::from_nanos(1),
+            change_time + TIMESTAMP_COARSENESS + Duration::from_nanos(1),
             true,
         ),
         (Some(change_time), change_time - Duration::from_secs(1), false),
@@ -29,20 +29,20 @@ fn a_file_is_read_again_when_its_stamp_has_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, "1").unwrap();
-    let mut digests = Digests::default();
+    let mut digests = DigestCache::default();
     let stamp = Stamp::from_metadata(&path.metadata().unwrap());
     // The test puts a wrong digest into the cache. If the fingerprint contains this wrong digest, the digest came from
     // the cache, and the file was not read again.
     let cached_digest = [7; 32];
     digests.last.insert(path.clone(), (stamp, cached_digest));
     for _ in 0..2 {
-        let fingerprint = Fingerprint::with([path.clone()], &[], &mut digests);
+        let fingerprint = Fingerprint::read_with_digests([path.clone()], &[], &mut digests);
         assert_eq!(fingerprint.contents[&path], FileContent::File(cached_digest));
     }
     std::fs::write(&path, "22").unwrap();
     let expected = FileContent::File(Sha256::digest("22").into());
     for _ in 0..2 {
-        let fingerprint = Fingerprint::with([path.clone()], &[], &mut digests);
+        let fingerprint = Fingerprint::read_with_digests([path.clone()], &[], &mut digests);
         assert_eq!(fingerprint.contents[&path], expected);
     }
 }
@@ -87,8 +87,8 @@ fn a_file_that_was_just_written_is_read_each_time() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, "1").unwrap();
-    let mut digests = Digests::default();
-    Fingerprint::with([path.clone()], &[], &mut digests);
+    let mut digests = DigestCache::default();
+    Fingerprint::read_with_digests([path.clone()], &[], &mut digests);
     assert!(digests.last.is_empty());
 }
 

@@ -201,7 +201,7 @@ enum ExpectedVerdict {
     Invalid(&'static str),
 }
 
-const EMPTY: &str = "the webhook denied the request without explanation";
+const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
 
 /// Each row contains a webhook's response and the expected outcome, which is kube-apiserver's outcome. If the
 /// description of a row begins with "ours", the outcome intentionally differs from kube-apiserver's. `UID` in a
@@ -358,28 +358,33 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             "denied with a patch",
             V1,
             v1(json!({"uid": "UID", "allowed": false, "patch": ADD, "patchType": "JSONPatch"})),
-            Deny(400, "", EMPTY),
+            Deny(400, "", NO_EXPLANATION),
         ),
         (
             "denied",
             V1,
             v1(json!({"uid": "UID", "allowed": false})),
-            Deny(400, "", EMPTY),
+            Deny(400, "", NO_EXPLANATION),
         ),
-        ("allowed missing", V1, v1(json!({"uid": "UID"})), Deny(400, "", EMPTY)),
+        (
+            "allowed missing",
+            V1,
+            v1(json!({"uid": "UID"})),
+            Deny(400, "", NO_EXPLANATION),
+        ),
         (
             "allowed null",
             V1,
             v1(json!({"uid": "UID", "allowed": null})),
-            Deny(400, "", EMPTY),
+            Deny(400, "", NO_EXPLANATION),
         ),
         (
             "Allowed",
             V1,
             v1(json!({"uid": "UID", "Allowed": true})),
-            Deny(400, "", EMPTY),
+            Deny(400, "", NO_EXPLANATION),
         ),
-        ("status empty", V1, status(json!({})), Deny(400, "", EMPTY)),
+        ("status empty", V1, status(json!({})), Deny(400, "", NO_EXPLANATION)),
         (
             "message",
             V1,
@@ -398,29 +403,34 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             status(json!({"reason": "Forbidden", "message": "no"})),
             Deny(400, "Forbidden", "no"),
         ),
-        ("401", V1, status(json!({"code": 401})), Deny(401, "", EMPTY)),
-        ("500", V1, status(json!({"code": 500})), Deny(500, "", EMPTY)),
-        ("200", V1, status(json!({"code": 200})), Deny(400, "", EMPTY)),
-        ("300", V1, status(json!({"code": 300})), Deny(400, "", EMPTY)),
-        ("399", V1, status(json!({"code": 399})), Deny(400, "", EMPTY)),
+        ("401", V1, status(json!({"code": 401})), Deny(401, "", NO_EXPLANATION)),
+        ("500", V1, status(json!({"code": 500})), Deny(500, "", NO_EXPLANATION)),
+        ("200", V1, status(json!({"code": 200})), Deny(400, "", NO_EXPLANATION)),
+        ("300", V1, status(json!({"code": 300})), Deny(400, "", NO_EXPLANATION)),
+        ("399", V1, status(json!({"code": 399})), Deny(400, "", NO_EXPLANATION)),
         (
             "status Success",
             V1,
             status(json!({"code": 403, "status": "Success"})),
-            Deny(403, "", EMPTY),
+            Deny(403, "", NO_EXPLANATION),
         ),
-        ("negative", V1, status(json!({"code": -1})), Deny(400, "", EMPTY)),
+        (
+            "negative",
+            V1,
+            status(json!({"code": -1})),
+            Deny(400, "", NO_EXPLANATION),
+        ),
         (
             "ours: no code of HTTP",
             V1,
             status(json!({"code": 700})),
-            Deny(403, "", EMPTY),
+            Deny(403, "", NO_EXPLANATION),
         ),
         (
             "ours: 100000",
             V1,
             status(json!({"code": 100_000})),
-            Deny(403, "", EMPTY),
+            Deny(403, "", NO_EXPLANATION),
         ),
         (
             "code a text",
@@ -485,7 +495,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
         ),
     ];
     for (case, version, reply, expected) in rows {
-        check(case, version, 200, reply.to_string(), &expected).await;
+        assert_verdict(case, version, 200, reply.to_string(), &expected).await;
     }
 
     // The next answers are written as text, because `serde_json` cannot produce them.
@@ -510,11 +520,11 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
         ("201", 201, allowed.clone(), Allow),
         ("206", 206, allowed, Allow),
     ] {
-        check(case, V1, status, text, &expected).await;
+        assert_verdict(case, V1, status, text, &expected).await;
     }
 }
 
-async fn check(case: &str, version: ReviewVersion, status: u16, reply: String, expected: &ExpectedVerdict) {
+async fn assert_verdict(case: &str, version: ReviewVersion, status: u16, reply: String, expected: &ExpectedVerdict) {
     let request = pod_create();
     let reply = reply.replace("UID", request.uid.as_str());
     let (_server, webhook) = serve(review(version), always(move || answer(status, reply.clone())));

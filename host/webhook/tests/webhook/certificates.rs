@@ -24,7 +24,7 @@ impl WebhookAuthority {
     pub(crate) fn short() -> (CertificateDer<'static>, ServerConfig) {
         let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(include_bytes!("short_key/server.key")).unwrap();
-        let server = builder()
+        let server = server_config_builder()
             .with_no_client_auth()
             .with_single_cert(vec![certificate(include_str!("short_key/server.pem"))], key)
             .unwrap();
@@ -41,7 +41,10 @@ impl WebhookAuthority {
 
     pub(crate) fn server_with(&self, params: CertificateParams) -> ServerConfig {
         let (chain, key) = self.sign(params);
-        builder().with_no_client_auth().with_single_cert(chain, key).unwrap()
+        server_config_builder()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap()
     }
 
     /// Returns the configuration of a server that requires a client certificate from this CA.
@@ -53,7 +56,7 @@ impl WebhookAuthority {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
             .unwrap();
-        builder()
+        server_config_builder()
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)
             .unwrap()
@@ -62,7 +65,7 @@ impl WebhookAuthority {
     /// Returns the configuration of a server that wrongly uses the certificate of the CA as its own.
     pub(crate) fn as_server(&self) -> ServerConfig {
         let key = PrivateKeyDer::try_from(self.0.key().serialize_der()).unwrap();
-        builder()
+        server_config_builder()
             .with_no_client_auth()
             .with_single_cert(vec![self.certificate()], key)
             .unwrap()
@@ -83,7 +86,7 @@ pub(crate) fn server_params(names: &[&str]) -> CertificateParams {
     params
 }
 
-fn builder() -> ConfigBuilder<ServerConfig, WantsVerifier> {
+fn server_config_builder() -> ConfigBuilder<ServerConfig, WantsVerifier> {
     ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()

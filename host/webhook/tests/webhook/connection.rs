@@ -11,12 +11,12 @@ use tokio::{io::AsyncReadExt, net::TcpListener};
 use crate::{
     BCS_HOST, application, call,
     certificates::WebhookAuthority,
-    clients_of, config, replaces, serve,
+    clients_of, config, is_replacement, serve,
     server::{TestWebhook, always, answer, echo, endless, silent_at_first},
     service_target,
 };
 
-const BOTH: [Version; 2] = [Version::HTTP_2, Version::HTTP_11];
+const HTTP_VERSIONS: [Version; 2] = [Version::HTTP_2, Version::HTTP_11];
 
 fn start(version: Version, authority: &WebhookAuthority, handler: crate::server::AnswerHandler) -> TestWebhook {
     let tls = authority.server(&[BCS_HOST]);
@@ -28,13 +28,13 @@ fn start(version: Version, authority: &WebhookAuthority, handler: crate::server:
 
 #[tokio::test]
 async fn connections_to_a_webhook_server_are_reused() {
-    for version in BOTH {
+    for version in HTTP_VERSIONS {
         let authority = WebhookAuthority::new();
         let mut server = start(version, &authority, echo());
         let clients = clients_of(&server);
         let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
         for _ in 0..5 {
-            assert!(replaces(&call(&webhook, &application()).await));
+            assert!(is_replacement(&call(&webhook, &application()).await));
             assert_eq!(server.received_requests.recv().await.unwrap().version, version);
         }
         assert_eq!(server.connections(), 1, "{version:?}");
@@ -44,7 +44,7 @@ async fn connections_to_a_webhook_server_are_reused() {
             ..config(Protocol::BcsResource, &authority)
         };
         let other = Webhook::new(other, &clients).unwrap();
-        assert!(replaces(&call(&other, &application()).await));
+        assert!(is_replacement(&call(&other, &application()).await));
         assert_eq!(server.connections(), 1, "{version:?}");
 
         // Webhooks share connections only if they trust the same CAs. The webhook `wider` trusts one more CA than the
@@ -54,7 +54,7 @@ async fn connections_to_a_webhook_server_are_reused() {
             ..config(Protocol::BcsResource, &authority)
         };
         let wider = Webhook::new(wider, &clients).unwrap();
-        assert!(replaces(&call(&wider, &application()).await));
+        assert!(is_replacement(&call(&wider, &application()).await));
         assert_eq!(server.connections(), 2, "{version:?}");
     }
 }
@@ -70,7 +70,7 @@ async fn a_closed_connection_is_replaced() {
     let server = start(Version::HTTP_11, &authority, handler);
     let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
     for _ in 0..3 {
-        assert!(replaces(&call(&webhook, &application()).await));
+        assert!(is_replacement(&call(&webhook, &application()).await));
     }
     assert_eq!(server.connections(), 3);
 }
@@ -87,14 +87,14 @@ async fn a_dropped_call_is_cancelled_and_does_not_disturb_the_next() {
             _ = server.received_requests.recv() => {}
         }
         server.cancellations.recv().await.unwrap();
-        assert!(replaces(&call(&webhook, &request).await));
+        assert!(is_replacement(&call(&webhook, &request).await));
         assert_eq!(server.connections(), connections, "{version:?}");
     }
 }
 
 /// Opens a port whose server never sends anything. Returns the listener of the port, and clients that connect to this
 /// port when they call the host `BCS_HOST`.
-async fn mute() -> (TcpListener, WebhookClients) {
+async fn start_mute_server() -> (TcpListener, WebhookClients) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let clients = WebhookClients::new(AddressOverrides::parse([(BCS_HOST, address)]).unwrap());
@@ -103,7 +103,7 @@ async fn mute() -> (TcpListener, WebhookClients) {
 
 #[tokio::test]
 async fn a_dropped_call_ends_its_connection_attempt() {
-    let (listener, clients) = mute().await;
+    let (listener, clients) = start_mute_server().await;
     let webhook = Webhook::new(config(Protocol::BcsResource, &WebhookAuthority::new()), &clients).unwrap();
     let request = application();
     let mut stream = tokio::select! {
@@ -118,7 +118,7 @@ async fn a_dropped_call_ends_its_connection_attempt() {
 
 #[tokio::test]
 async fn connecting_to_a_webhook_times_out() {
-    let (_listener, clients) = mute().await;
+    let (_listener, clients) = start_mute_server().await;
     let config = WebhookConfig {
         connect_timeout: Duration::from_millis(50),
         ..config(Protocol::BcsResource, &WebhookAuthority::new())
@@ -157,7 +157,7 @@ async fn a_stage_that_gets_no_answer_times_out() {
 
 #[tokio::test]
 async fn an_answer_over_the_size_limit_is_a_failure() {
-    for version in BOTH {
+    for version in HTTP_VERSIONS {
         for (case, handler, ok) in [
             (
                 "at the limit",
@@ -180,7 +180,7 @@ async fn an_answer_over_the_size_limit_is_a_failure() {
             let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
             let answer = call(&webhook, &application()).await;
             if ok {
-                assert!(replaces(&answer), "{version:?} {case}: {answer:?}");
+                assert!(is_replacement(&answer), "{version:?} {case}: {answer:?}");
             } else {
                 let failure = answer.unwrap_err();
                 assert_eq!(
@@ -196,7 +196,7 @@ async fn an_answer_over_the_size_limit_is_a_failure() {
 
 #[tokio::test]
 async fn reading_an_endless_error_body_stops() {
-    for version in BOTH {
+    for version in HTTP_VERSIONS {
         let authority = WebhookAuthority::new();
         let handler = always(|| {
             let mut answer = endless();
@@ -260,7 +260,7 @@ async fn truncated_answers_of_webhooks_are_failures() {
     ] {
         for says_goodbye in [true, false] {
             let authority = WebhookAuthority::new();
-            let (listener, clients) = mute().await;
+            let (listener, clients) = start_mute_server().await;
             let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
             let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(authority.server(&[BCS_HOST])));
             let bytes = bytes.to_vec();

@@ -85,6 +85,6 @@ async fn call(webhook: &Webhook, request: &Request) -> Result<Response, Failure>
 }
 
 /// Returns whether the call has succeeded, and its verdict replaces the whole object.
-fn replaces(answer: &Result<Response, Failure>) -> bool {
+fn is_replacement(answer: &Result<Response, Failure>) -> bool {
     matches!(answer, Ok(response) if matches!(response.verdict, Verdict::Replace(_)))
 }

@@ -6,7 +6,7 @@ use rustls::ServerConfig;
 use crate::{
     BCS_HOST, KUBERNETES_HOST, application, call,
     certificates::{WebhookAuthority, server_params},
-    clients_of, config, replaces, review,
+    clients_of, config, is_replacement, review,
     server::{TestWebhook, always, answer, echo},
     service_target,
 };
@@ -94,7 +94,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
         let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
         let answer = call(&webhook, &application()).await;
         match expected {
-            Ok(()) => assert!(replaces(&answer), "{case}: {answer:?}"),
+            Ok(()) => assert!(is_replacement(&answer), "{case}: {answer:?}"),
             Err(parts) => {
                 let failure = answer.unwrap_err();
                 assert_eq!(failure.kind, FailureKind::Tls, "{case}: {failure}");
@@ -128,7 +128,7 @@ async fn short_rsa_keys_are_accepted_if_configured() {
     let (authority, server) = WebhookAuthority::short();
     let server = TestWebhook::start(server, echo());
     let address = server.address.to_string();
-    let lenient = WebhookClients::accepting_short_keys(AddressOverrides::parse([(BCS_HOST, address)]).unwrap());
+    let lenient = WebhookClients::with_short_keys(AddressOverrides::parse([(BCS_HOST, address)]).unwrap());
     let trusting = |authority| WebhookConfig {
         ca_bundle: Some(vec![authority]),
         ..WebhookConfig::new(Protocol::BcsResource, service_target(ServiceNaming::Bcs, "/"))
@@ -167,7 +167,7 @@ async fn a_url_with_an_ip_address_needs_a_certificate_for_it() {
         let webhook = Webhook::new(config, &WebhookClients::default()).unwrap();
         let answer = call(&webhook, &application()).await;
         match expected {
-            Ok(()) => assert!(replaces(&answer), "{answer:?}"),
+            Ok(()) => assert!(is_replacement(&answer), "{answer:?}"),
             Err(parts) => {
                 let failure = answer.unwrap_err();
                 assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
@@ -206,7 +206,7 @@ async fn the_expected_certificate_name_depends_on_the_service_naming() {
             };
             let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
             let answer = call(&webhook, &application()).await;
-            assert_eq!(replaces(&answer), ok, "{naming:?} {host}: {answer:?}");
+            assert_eq!(is_replacement(&answer), ok, "{naming:?} {host}: {answer:?}");
             if ok {
                 assert_eq!(server.received_requests.recv().await.unwrap().authority, right);
             }
@@ -233,7 +233,7 @@ async fn a_self_signed_certificate_can_be_its_own_bundle() {
         ..WebhookConfig::new(Protocol::BcsResource, service_target(ServiceNaming::Bcs, "/"))
     };
     let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
-    assert!(replaces(&call(&webhook, &application()).await));
+    assert!(is_replacement(&call(&webhook, &application()).await));
 }
 
 #[tokio::test]
@@ -253,7 +253,7 @@ async fn only_bcs_urls_may_use_plain_http() {
     let clients = WebhookClients::default();
     let config = WebhookConfig::new(Protocol::BcsResource, target.clone());
     let webhook = Webhook::new(config, &clients).unwrap();
-    assert!(replaces(&call(&webhook, &application()).await));
+    assert!(is_replacement(&call(&webhook, &application()).await));
 
     let config = WebhookConfig::new(review(ReviewVersion::V1), target);
     assert!(matches!(Webhook::new(config, &clients), Err(Error::Url { .. })));
@@ -278,7 +278,7 @@ async fn a_url_without_a_bundle_trusts_only_the_system_cas() {
     }
     config.ca_bundle = Some(vec![authority.certificate()]);
     let webhook = Webhook::new(config, &WebhookClients::default()).unwrap();
-    assert!(replaces(&call(&webhook, &application()).await));
+    assert!(is_replacement(&call(&webhook, &application()).await));
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn addresses_of_disconnected_healthy_nodes_become_ready() {
             testing::update(endpoints(before.clone()), endpoints(before.clone())),
             testing::create(endpoints(before.clone())),
         ] {
-            let outcome = judged(&json!({}), request);
+            let outcome = judge_twice(&json!({}), request);
             assert_eq!(outcome.object(), Some(&endpoints(after.clone())), "{name}");
         }
     }
@@ -125,11 +125,11 @@ fn endpoints_without_addresses_or_nodes_are_unchanged() {
         ),
     ];
     for (name, subsets) in table {
-        let outcome = judged(&json!({}), testing::create(endpoints(subsets)));
+        let outcome = judge_twice(&json!({}), testing::create(endpoints(subsets)));
         assert_eq!(outcome.patch(), None, "{name}");
     }
     let bare = json!({"apiVersion": "v1", "kind": "Endpoints"});
-    assert_eq!(judged(&json!({}), testing::create(bare)).patch(), None);
+    assert_eq!(judge_twice(&json!({}), testing::create(bare)).patch(), None);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn the_setting_always_reachable_applies_to_all_unknown_nodes() {
         .map(|node| address("10.0.0.1", node))
         .collect();
     let object = endpoints(json!([{"notReadyAddresses": waiting}]));
-    let outcome = judged(&json!({"alwaysReachable": true}), testing::create(object));
+    let outcome = judge_twice(&json!({"alwaysReachable": true}), testing::create(object));
     let names = |list: &str| -> Vec<&str> {
         let addresses = outcome.at(&format!("/subsets/0/{list}")).and_then(Value::as_array);
         addresses
@@ -171,7 +171,7 @@ fn the_patch_moves_addresses_without_copying_them() {
         ),
     ];
     for (name, subsets, expected) in table {
-        let outcome = judged(&json!({}), testing::create(endpoints(subsets)));
+        let outcome = judge_twice(&json!({}), testing::create(endpoints(subsets)));
         assert_eq!(outcome.patch(), Some(&expected), "{name}");
     }
 }

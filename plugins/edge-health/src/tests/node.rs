@@ -6,7 +6,7 @@ fn taint(key: &str, effect: &str) -> Value {
     json!({"key": key, "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"})
 }
 
-fn node(ready: &str, annotations: Value, taints: Value) -> Value {
+fn edge_node(ready: &str, annotations: Value, taints: Value) -> Value {
     let mut node = node_object("edge", ready, annotations);
     node["spec"] = json!({"podCIDR": "10.0.0.0/24", "taints": taints});
     node
@@ -120,8 +120,8 @@ fn the_taint_of_a_disconnected_healthy_node_is_removed() {
         ("null for taints", "Unknown", none(), none(), false, Some(none())),
     ];
     for (name, ready, annotations, taints, always_reachable, expected) in table {
-        let before = node(ready, annotations, taints.clone());
-        let outcome = judged(
+        let before = edge_node(ready, annotations, taints.clone());
+        let outcome = judge_twice(
             &json!({"alwaysReachable": always_reachable}),
             testing::update(&before, &before),
         );
@@ -151,21 +151,21 @@ fn missing_fields_of_a_node_are_accepted() {
         conditions(json!([{"type": "Ready", "status": "True"}, {"type": "Ready", "status": "Unknown"}])),
     ];
     for node in table {
-        let outcome = judged(&json!({"alwaysReachable": true}), testing::update(&node, &node));
+        let outcome = judge_twice(&json!({"alwaysReachable": true}), testing::update(&node, &node));
         assert_eq!(outcome.patch(), None, "{node}");
     }
 }
 
 #[test]
 fn only_an_update_of_a_node_itself_removes_taints() {
-    let node = node("Unknown", json!({}), json!([taint(TAINT, "NoExecute")]));
+    let node = edge_node("Unknown", json!({}), json!([taint(TAINT, "NoExecute")]));
     let table = [
         ("an UPDATE", testing::update(&node, &node), true),
         ("a CREATE", testing::create(&node), false),
         ("a DELETE", testing::delete(&node), false),
         ("its status", testing::update(&node, &node).subresource("status"), false),
     ];
-    let plugin = plugin(&json!({}));
+    let plugin = configured_plugin(&json!({}));
     for (name, request, expected) in table {
         let outcome = request.admit(&plugin).expect("there is a verdict");
         assert_eq!(outcome.patch().is_some(), expected, "{name}");
@@ -183,8 +183,8 @@ fn the_patch_changes_only_the_taints() {
         ),
     ];
     for (taints, expected) in table {
-        let node = node("Unknown", json!({}), taints);
-        let outcome = judged(&json!({}), testing::update(&node, &node));
+        let node = edge_node("Unknown", json!({}), taints);
+        let outcome = judge_twice(&json!({}), testing::update(&node, &node));
         assert_eq!(outcome.patch(), Some(&expected));
     }
 }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use regorus::unstable::{Expr, Module, Ref, Rule, RuleHead};
 
 use crate::{
-    policy::{ModuleScope, defined},
+    policy::{ModuleScope, collect_defined_paths},
     walk,
 };
 
 /// The results of a function are cached if its calls in the policy evaluate at least this many rule bodies together.
 /// With fewer, looking up a result takes longer than evaluating the function.
-const WORTHWHILE: usize = 8;
+const CACHED_BODIES_MIN: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct PureFunction {
@@ -27,7 +27,7 @@ pub(super) struct PureFunction {
 impl PureFunction {
     /// Combines two definitions of the same function, because Rego allows several. Returns `None` if the definitions
     /// are in different modules, or have different numbers of arguments.
-    fn and(mut self, other: Self) -> Option<Self> {
+    fn merged_with(mut self, other: Self) -> Option<Self> {
         let is_same = self.module == other.module && self.arity == other.arity;
         self.bodies += other.bodies;
         self.reads_input |= other.reads_input;
@@ -50,7 +50,7 @@ impl PureFunctions {
     pub(super) fn find(modules: &[Ref<Module>]) -> Option<Self> {
         let mut has_with = false;
         for module in modules {
-            walk::queries(module, &mut |query| {
+            walk::visit_queries(module, &mut |query| {
                 has_with |= query.stmts.iter().any(|statement| !statement.with_mods.is_empty());
             });
         }
@@ -62,12 +62,12 @@ impl PureFunctions {
         for (index, module) in modules.iter().enumerate() {
             let scope = ModuleScope::from_module(module);
             for rule in &module.policy {
-                let Some((path, definition)) = rules.function(rule, index, &scope) else {
+                let Some((path, definition)) = rules.function_of_rule(rule, index, &scope) else {
                     continue;
                 };
                 let merged = match (functions_by_path.remove(&path), definition) {
                     (None, only_definition) => only_definition,
-                    (Some(Some(before)), Some(later_definition)) => before.and(later_definition),
+                    (Some(Some(before)), Some(later_definition)) => before.merged_with(later_definition),
                     _ => None,
                 };
                 functions_by_path.insert(path, merged);
@@ -79,11 +79,11 @@ impl PureFunctions {
         let mut pure_functions = Self {
             functions: functions.collect(),
         };
-        pure_functions.close();
+        pure_functions.resolve_calls();
         Some(pure_functions)
     }
 
-    fn close(&mut self) {
+    fn resolve_calls(&mut self) {
         loop {
             let calls_only_pure =
                 |definition: &PureFunction| definition.calls.iter().all(|path| self.functions.contains_key(path));
@@ -116,12 +116,12 @@ impl PureFunctions {
         }
     }
 
-    pub(super) fn callee(&self, scope: &ModuleScope, name: &str) -> Option<String> {
-        let mut paths = scope.paths(name).into_iter();
+    pub(super) fn pure_callee(&self, scope: &ModuleScope, name: &str) -> Option<String> {
+        let mut paths = scope.possible_paths(name).into_iter();
         paths.find(|path| self.functions.contains_key(path))
     }
 
-    fn weight(&self, path: &str, visited_paths: &mut BTreeSet<String>) -> usize {
+    fn total_body_count(&self, path: &str, visited_paths: &mut BTreeSet<String>) -> usize {
         if !visited_paths.insert(path.to_owned()) {
             return 0;
         }
@@ -131,18 +131,18 @@ impl PureFunctions {
         let called: usize = definition
             .calls
             .iter()
-            .map(|path| self.weight(path, visited_paths))
+            .map(|path| self.total_body_count(path, visited_paths))
             .sum();
         definition.bodies + called
     }
 
-    pub(super) fn worthwhile(&self, modules: &[Ref<Module>]) -> Vec<&PureFunction> {
+    pub(super) fn functions_worth_remembering(&self, modules: &[Ref<Module>]) -> Vec<&PureFunction> {
         let mut sites: BTreeMap<String, usize> = BTreeMap::new();
         for module in modules {
             let scope = ModuleScope::from_module(module);
-            walk::expressions(module, &mut |expression| {
+            walk::visit_expressions(module, &mut |expression| {
                 if let Expr::Call { fcn, .. } = expression
-                    && let Some(path) = self.callee(&scope, fcn.span().text())
+                    && let Some(path) = self.pure_callee(&scope, fcn.span().text())
                 {
                     *sites.entry(path).or_default() += 1;
                 }
@@ -150,7 +150,7 @@ impl PureFunctions {
         }
         let is_worthwhile = |path: &str| {
             let sites = sites.get(path).copied().unwrap_or_default();
-            sites * self.weight(path, &mut BTreeSet::new()) >= WORTHWHILE
+            sites * self.total_body_count(path, &mut BTreeSet::new()) >= CACHED_BODIES_MIN
         };
         let worthwhile_functions = self.functions.iter().filter(|(path, _)| is_worthwhile(path));
         worthwhile_functions.map(|(_, definition)| definition).collect()
@@ -158,10 +158,10 @@ impl PureFunctions {
 }
 
 struct RulePaths {
-    all: BTreeSet<String>,
+    defined_paths: BTreeSet<String>,
     /// The rules that the engine evaluates each time a policy uses their value. Functions are left out. Constants are
     /// left out too, because there is nothing to evaluate.
-    evaluated: BTreeSet<String>,
+    evaluated_paths: BTreeSet<String>,
 }
 
 impl RulePaths {
@@ -190,14 +190,19 @@ impl RulePaths {
             }
         }
         Self {
-            all: defined(modules),
-            evaluated,
+            defined_paths: collect_defined_paths(modules),
+            evaluated_paths: evaluated,
         }
     }
 
     /// Returns the path and the definition of the function that a rule defines. The definition is `None` if the results
     /// of the function must not be cached.
-    fn function(&self, rule: &Rule, module: usize, scope: &ModuleScope) -> Option<(String, Option<PureFunction>)> {
+    fn function_of_rule(
+        &self,
+        rule: &Rule,
+        module: usize,
+        scope: &ModuleScope,
+    ) -> Option<(String, Option<PureFunction>)> {
         let (refr, args, bodies) = match rule {
             Rule::Spec {
                 head: RuleHead::Func { refr, args, .. },
@@ -219,19 +224,22 @@ impl RulePaths {
             calls: BTreeSet::new(),
         };
         let mut is_pure = definition.arity > 0;
-        walk::of_rule(rule, &mut |expression| match expression {
+        walk::visit_rule_expressions(rule, &mut |expression| match expression {
             Expr::Call { fcn, .. } => {
                 let name = fcn.span().text();
                 is_pure &= !matches!(name, "print" | "trace") && !name.starts_with("rand.");
-                let path = scope.paths(name).into_iter().find(|path| self.all.contains(path));
+                let path = scope
+                    .possible_paths(name)
+                    .into_iter()
+                    .find(|path| self.defined_paths.contains(path));
                 definition.calls.extend(path);
             }
             Expr::Var { span, .. } => {
                 let name = span.text();
-                let root = scope.import(name).unwrap_or(name);
+                let root = scope.imported_path(name).unwrap_or(name);
                 definition.reads_input |= root == "input" || root.starts_with("input.");
                 is_pure &= root != "data" && !root.starts_with("data.");
-                is_pure &= !self.evaluated.contains(&format!("{}.{name}", scope.package));
+                is_pure &= !self.evaluated_paths.contains(&format!("{}.{name}", scope.package));
             }
             _ => {}
         });

@@ -1,29 +1,29 @@
 use super::*;
 use crate::{format, source};
 
-fn remembered(texts: &[&str]) -> Option<(Engine, RememberedFunctions)> {
+fn prepare_engine(texts: &[&str]) -> Option<(Engine, RememberedFunctions)> {
     let texts: Vec<ModuleText> = texts
         .iter()
         .enumerate()
         .map(|(index, text)| (format!("{index}.rego"), (*text).to_owned()))
         .collect();
-    let mut engine = source::engine(true);
+    let mut engine = source::new_engine(true);
     for (path, text) in texts.clone() {
         engine.add_policy(path, text).expect("the module is right");
     }
     let modules = engine.get_modules().clone();
-    remembering(&modules, &texts, "data.a.v", || Ok(source::engine(true)))
+    remembering_engine(&modules, &texts, "data.a.v", || Ok(source::new_engine(true)))
 }
 
-fn evaluated(engine: &mut Engine, remembered: &RememberedFunctions, input: &str) -> String {
+fn evaluate(engine: &mut Engine, remembered: &RememberedFunctions, input: &str) -> String {
     let input = Value::from_json_str(input).expect("it is JSON");
-    remembered.begin(&input);
+    remembered.prepare_for_input(&input);
     engine.set_input(input);
     let value = engine.eval_rule("data.a.v".to_owned()).expect("it can be evaluated");
     format::value_text(&value)
 }
 
-fn results(remembered: &RememberedFunctions) -> usize {
+fn result_count(remembered: &RememberedFunctions) -> usize {
     remembered.state.lock().expect("it is not poisoned").results.len()
 }
 
@@ -44,7 +44,7 @@ const LIB: &str = "package lib\nis_small(x) { x < limit } { x < 1 } { x < 0 }\nl
 
 #[test]
 fn cached_results_equal_the_results_of_the_functions() {
-    let (mut engine, remembered) = remembered(&[POLICY, LIB]).expect("it is worthwhile");
+    let (mut engine, remembered) = prepare_engine(&[POLICY, LIB]).expect("it is worthwhile");
     for (input, expected, cached_count) in [
         (
             r#"{"list": [1, 2, 3, 4, 5, 1]}"#,
@@ -55,7 +55,7 @@ fn cached_results_equal_the_results_of_the_functions() {
         (r#"{"list": [4], "more": false}"#, r#"{true, 4, {"set": "set"}}"#, 2),
         (r#"{"list": []}"#, r#"{{"set": "set"}}"#, 1),
     ] {
-        let mut plain = source::engine(true);
+        let mut plain = source::new_engine(true);
         for (index, text) in [POLICY, LIB].into_iter().enumerate() {
             plain
                 .add_policy(format!("{index}.rego"), text.to_owned())
@@ -65,9 +65,9 @@ fn cached_results_equal_the_results_of_the_functions() {
         let direct = plain.eval_rule("data.a.v".to_owned()).expect("it can be evaluated");
         assert_eq!(format::value_text(&direct), expected, "{input}");
         for _ in 0..2 {
-            assert_eq!(evaluated(&mut engine, &remembered, input), expected, "{input}");
+            assert_eq!(evaluate(&mut engine, &remembered, input), expected, "{input}");
         }
-        assert_eq!(results(&remembered), cached_count, "{input}");
+        assert_eq!(result_count(&remembered), cached_count, "{input}");
     }
 }
 
@@ -83,7 +83,7 @@ fn impure_or_cheap_functions_are_not_cached() {
             .replace("small(x)", "true"),
         "package a\nv[x] { x := f(1) }\nf(x) { x }\n".to_owned(),
     ] {
-        assert!(remembered(&[&text, LIB]).is_none(), "{text}");
+        assert!(prepare_engine(&[&text, LIB]).is_none(), "{text}");
     }
 }
 
@@ -91,10 +91,10 @@ fn impure_or_cheap_functions_are_not_cached() {
 fn an_error_in_a_function_names_its_line() {
     let text = "package a\nv { f(1) }\nf(x) = 1 { x }\nf(x) = 2 { x }\nf(x) = 3 { x }\n".to_owned()
         + &"w { f(2) }\n".repeat(3);
-    let (mut engine, remembered) = remembered(&[&text]).expect("it is worthwhile");
-    remembered.begin(&Value::new_object());
+    let (mut engine, remembered) = prepare_engine(&[&text]).expect("it is worthwhile");
+    remembered.prepare_for_input(&Value::new_object());
     engine.set_input(Value::new_object());
     let error = engine.eval_rule("data.a.v".to_owned()).expect_err("the results differ");
-    let error = crate::policy::readable(&error.to_string());
+    let error = crate::policy::readable_message(&error.to_string());
     assert!(error.starts_with("line "), "{error}");
 }

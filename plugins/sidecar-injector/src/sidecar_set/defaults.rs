@@ -9,40 +9,42 @@ type Object = Map<String, Value>;
 
 const FILE_MODE: u16 = 0o644;
 
-pub(super) fn of_container(container: &mut Object) {
+pub(super) fn set_container_defaults(container: &mut Object) {
     let policy = pull_policy(container.get("image").and_then(Value::as_str).unwrap_or_default());
-    set(container, "imagePullPolicy", policy);
-    set(container, "terminationMessagePath", "/dev/termination-log");
-    set(container, "terminationMessagePolicy", "File");
+    set_default(container, "imagePullPolicy", policy);
+    set_default(container, "terminationMessagePath", "/dev/termination-log");
+    set_default(container, "terminationMessagePolicy", "File");
     for port in objects(container, "ports") {
-        set(port, "protocol", "TCP");
+        set_default(port, "protocol", "TCP");
     }
     for variable in objects(container, "env") {
-        within(variable, &["valueFrom", "fieldRef"], of_field);
+        change_within(variable, &["valueFrom", "fieldRef"], set_field_ref_defaults);
     }
     for probe in ["livenessProbe", "readinessProbe"] {
-        within(container, &[probe], of_probe);
-        within(container, &[probe, "httpGet"], of_request);
+        change_within(container, &[probe], set_probe_defaults);
+        change_within(container, &[probe, "httpGet"], set_request_defaults);
     }
     for hook in ["postStart", "preStop"] {
-        within(container, &["lifecycle", hook, "httpGet"], of_request);
+        change_within(container, &["lifecycle", hook, "httpGet"], set_request_defaults);
     }
 }
 
-pub(super) fn of_volume(volume: &mut Object) {
+pub(super) fn set_volume_defaults(volume: &mut Object) {
     if volume.iter().all(|(key, value)| key == "name" || value.is_null()) {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
     for source in ["configMap", "downwardAPI", "projected", "secret"] {
-        within(volume, &[source], |source| set(source, "defaultMode", FILE_MODE));
+        change_within(volume, &[source], |source| {
+            set_default(source, "defaultMode", FILE_MODE)
+        });
     }
-    within(volume, &["downwardAPI"], of_items);
-    within(volume, &["hostPath"], |path| set(path, "type", ""));
-    within(volume, &["projected"], |projected| {
+    change_within(volume, &["downwardAPI"], set_item_defaults);
+    change_within(volume, &["hostPath"], |path| set_default(path, "type", ""));
+    change_within(volume, &["projected"], |projected| {
         for source in objects(projected, "sources") {
-            within(source, &["downwardAPI"], of_items);
-            within(source, &["serviceAccountToken"], |token| {
-                set(token, "expirationSeconds", 3600);
+            change_within(source, &["downwardAPI"], set_item_defaults);
+            change_within(source, &["serviceAccountToken"], |token| {
+                set_default(token, "expirationSeconds", 3600);
             });
         }
     });
@@ -62,35 +64,35 @@ fn pull_policy(image: &str) -> &'static str {
     }
 }
 
-fn of_items(downward: &mut Object) {
+fn set_item_defaults(downward: &mut Object) {
     for item in objects(downward, "items") {
-        within(item, &["fieldRef"], of_field);
+        change_within(item, &["fieldRef"], set_field_ref_defaults);
     }
 }
 
-fn of_field(field: &mut Object) {
-    set(field, "apiVersion", "v1");
+fn set_field_ref_defaults(field: &mut Object) {
+    set_default(field, "apiVersion", "v1");
 }
 
-fn of_request(request: &mut Object) {
-    set(request, "path", "/");
-    set(request, "scheme", "HTTP");
+fn set_request_defaults(request: &mut Object) {
+    set_default(request, "path", "/");
+    set_default(request, "scheme", "HTTP");
 }
 
-fn of_probe(probe: &mut Object) {
+fn set_probe_defaults(probe: &mut Object) {
     for (field, value) in [
         ("timeoutSeconds", 1),
         ("periodSeconds", 10),
         ("successThreshold", 1),
         ("failureThreshold", 3),
     ] {
-        set(probe, field, value);
+        set_default(probe, field, value);
     }
 }
 
 /// Sets a field if it has no value yet. Empty text counts as no value, and so does zero in most fields, as in the types
 /// of Kubernetes.
-fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
+fn set_default(object: &mut Object, field: &str, value: impl Into<Value>) {
     let is_unset = match object.get(field) {
         None | Some(Value::Null) => true,
         Some(Value::String(text)) => text.is_empty(),
@@ -101,7 +103,7 @@ fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     }
 }
 
-fn within(object: &mut Object, path: &[&str], change: impl FnOnce(&mut Object)) {
+fn change_within(object: &mut Object, path: &[&str], change: impl FnOnce(&mut Object)) {
     let mut target = Some(object);
     for field in path {
         target = target.and_then(|object| object.get_mut(*field)?.as_object_mut());
@@ -166,7 +168,7 @@ mod tests {
             "startupProbe": {"tcpSocket": {"port": 1}},
             "lifecycle": {"preStop": {"httpGet": {"port": 1, "path": "/stop", "scheme": "HTTPS"}}},
         });
-        assert_eq!(with_defaults(container, of_container), expected);
+        assert_eq!(with_defaults(container, set_container_defaults), expected);
         let item = json!({"path": "a", "fieldRef": {"fieldPath": "metadata.name"}});
         let whole_item = json!({"path": "a", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}});
         for (volume, expected) in [
@@ -205,7 +207,7 @@ mod tests {
                 ]}}),
             ),
         ] {
-            assert_eq!(with_defaults(volume.clone(), of_volume), expected, "{volume}");
+            assert_eq!(with_defaults(volume.clone(), set_volume_defaults), expected, "{volume}");
         }
     }
 }

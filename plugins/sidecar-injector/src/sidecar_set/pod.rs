@@ -8,7 +8,7 @@ use admittance_sdk::serde::Deserialize;
 use admittance_sdk::serde_json::value::RawValue;
 use admittance_sdk::serde_json::{self, Value};
 
-use super::settings::INJECTED;
+use super::settings::INJECTION_VARIABLE;
 
 #[view]
 pub(super) struct TargetPod<'a> {
@@ -76,14 +76,14 @@ struct Mount<'a> {
 impl PodContainer<'_> {
     /// Adds the volume mounts of this container to `mounts`, and the variables that these mounts use to `env`. If
     /// OpenKruise has injected the container, nothing is added.
-    pub(super) fn share(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
+    pub(super) fn share_mounts(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
         if self.is_injected()? {
             return Ok(());
         }
         for raw in self.volume_mounts.iter().flatten() {
             let mount: Mount<'_> = parse(raw)?;
-            for name in variables(mount.sub_path_expr.as_deref().unwrap_or_default()) {
-                env.extend(self.variable(name)?);
+            for name in referenced_variables(mount.sub_path_expr.as_deref().unwrap_or_default()) {
+                env.extend(self.find_variable(name)?);
             }
             mounts.push(parse(raw)?);
         }
@@ -103,14 +103,15 @@ impl PodContainer<'_> {
     pub(super) fn is_injected(&self) -> Result<bool, Error> {
         for raw in self.env.iter().flatten() {
             let variable: EnvVariable<'_> = parse(raw)?;
-            if (variable.name.as_str(), variable.value.as_deref()) == (INJECTED.0, Some(INJECTED.1)) {
+            if (variable.name.as_str(), variable.value.as_deref()) == (INJECTION_VARIABLE.0, Some(INJECTION_VARIABLE.1))
+            {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    pub(super) fn variable(&self, name: &str) -> Result<Option<Value>, Error> {
+    pub(super) fn find_variable(&self, name: &str) -> Result<Option<Value>, Error> {
         for raw in self.env.iter().flatten() {
             if parse::<EnvVariable<'_>>(raw)?.name.as_str() == name {
                 return parse(raw).map(Some);
@@ -124,13 +125,13 @@ fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, Error> {
     serde_json::from_str(raw.get()).map_err(Error::other)
 }
 
-pub(super) fn text<'a>(texts: Option<&'a Texts<'_>>, key: &str) -> Option<&'a str> {
+pub(super) fn text_value<'a>(texts: Option<&'a Texts<'_>>, key: &str) -> Option<&'a str> {
     let mut entries = texts?.iter().filter(|(other, _)| other.as_str() == key);
     entries.next()?.1.as_deref()
 }
 
 /// Returns the names of the environment variables to which a text refers in the form `$(NAME)`.
-fn variables(expression: &str) -> impl Iterator<Item = &str> {
+fn referenced_variables(expression: &str) -> impl Iterator<Item = &str> {
     expression.split("$(").skip(1).filter_map(|rest| {
         let (name, _) = rest.split_once(')')?;
         let is_first = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '.' | '_');

@@ -187,7 +187,7 @@ impl<'a> ContainerReader<'a> {
     }
 
     /// Parses the containers of one list. `default_order` applies to the containers without a `podInjectPolicy`.
-    pub(super) fn sidecars(
+    pub(super) fn read_sidecars(
         &mut self,
         list: &str,
         containers: Vec<Map<String, Value>>,
@@ -196,21 +196,21 @@ impl<'a> ContainerReader<'a> {
         let mut sidecars = Vec::with_capacity(containers.len());
         for (index, container) in containers.into_iter().enumerate() {
             let at = pointer!["sidecarSet", list, index];
-            sidecars.extend(self.sidecar(container, default_order, &at));
+            sidecars.extend(self.read_sidecar(container, default_order, &at));
         }
         sidecars
     }
 
-    fn sidecar(
+    fn read_sidecar(
         &mut self,
         mut container: Map<String, Value>,
         default_order: ContainerOrder,
-        at: &Pointer,
+        path: &Pointer,
     ) -> Option<Sidecar> {
         container.remove("upgradeStrategy");
-        let order = part(&mut container, "podInjectPolicy", at, self.errors).unwrap_or(default_order);
+        let order = take_field(&mut container, "podInjectPolicy", path, self.errors).unwrap_or(default_order);
         let mut shares = |key: &str| {
-            let sharing: Option<VolumeSharing> = part(&mut container, key, at, self.errors);
+            let sharing: Option<VolumeSharing> = take_field(&mut container, key, path, self.errors);
             sharing.is_some_and(|sharing| sharing.kind == ShareVolume::Enabled)
         };
         let shares_volumes = shares("shareVolumePolicy");
@@ -220,29 +220,30 @@ impl<'a> ContainerReader<'a> {
             .is_some_and(|policy| !policy.is_null())
         {
             let message = "resources that are computed from those of the Pod need OpenKruise; write `resources`";
-            self.errors.push(pointer![at; "resourcesPolicy"], message);
+            self.errors.push(pointer![path; "resourcesPolicy"], message);
         }
-        let written_transfers: Option<Vec<WrittenTransfer>> = part(&mut container, "transferEnv", at, self.errors);
+        let written_transfers: Option<Vec<WrittenTransfer>> =
+            take_field(&mut container, "transferEnv", path, self.errors);
         let mut transfers = Vec::new();
         for (number, written_transfer) in written_transfers.into_iter().flatten().enumerate() {
-            match transfer(written_transfer) {
+            match parse_transfer(written_transfer) {
                 Ok(transfer) => transfers.push(transfer),
-                Err(message) => self.errors.push(pointer![at; "transferEnv", number], message),
+                Err(message) => self.errors.push(pointer![path; "transferEnv", number], message),
             }
         }
-        self.check_lists(&container, at);
+        self.check_lists(&container, path);
         let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
         if name.is_empty() {
-            self.errors.push(at, "the container has no name; give it a `name`");
+            self.errors.push(path, "the container has no name; give it a `name`");
             return None;
         }
         if !self.container_names.insert(name.to_owned()) {
             let message = format!("another container has the name \"{name}\"; rename one");
-            self.errors.push(at, message);
+            self.errors.push(path, message);
             return None;
         }
         let name = name.to_owned();
-        defaults::of_container(&mut container);
+        defaults::set_container_defaults(&mut container);
         mark_as_injected(&mut container);
         Some(Sidecar {
             name,
@@ -276,17 +277,17 @@ impl<'a> ContainerReader<'a> {
 }
 
 /// Removes a field that containers have only in a SidecarSet, and parses its value.
-fn part<T: for<'de> Deserialize<'de>>(
+fn take_field<T: for<'de> Deserialize<'de>>(
     container: &mut Map<String, Value>,
     key: &str,
-    at: &Pointer,
+    path: &Pointer,
     errors: &mut SettingsErrors,
 ) -> Option<T> {
     let value = container.remove(key).filter(|value| !value.is_null())?;
     match from_value(value) {
         Ok(value) => Some(value),
         Err(error) => {
-            errors.push(pointer![at; key], error.to_string());
+            errors.push(pointer![path; key], error.to_string());
             None
         }
     }
@@ -294,10 +295,10 @@ fn part<T: for<'de> Deserialize<'de>>(
 
 /// The name and the value of an environment variable. OpenKruise sets it in each container that it injects, in order to
 /// recognise these containers later.
-pub(super) const INJECTED: (&str, &str) = ("IS_INJECTED", "true");
+pub(super) const INJECTION_VARIABLE: (&str, &str) = ("IS_INJECTED", "true");
 
 fn mark_as_injected(container: &mut Map<String, Value>) {
-    let (name, value) = INJECTED;
+    let (name, value) = INJECTION_VARIABLE;
     let mark = json!({"name": name, "value": value});
     match container.get_mut("env") {
         Some(Value::Array(env)) => env.push(mark),
@@ -305,7 +306,7 @@ fn mark_as_injected(container: &mut Map<String, Value>) {
     }
 }
 
-fn transfer(written_transfer: WrittenTransfer) -> Result<TransferEnv, String> {
+fn parse_transfer(written_transfer: WrittenTransfer) -> Result<TransferEnv, String> {
     let WrittenTransfer {
         source_container_name,
         source_container_name_from,
@@ -313,7 +314,7 @@ fn transfer(written_transfer: WrittenTransfer) -> Result<TransferEnv, String> {
         env_names,
     } = written_transfer;
     let source = match source_container_name_from {
-        Some(NameFrom { field_ref }) => field(&field_ref)?,
+        Some(NameFrom { field_ref }) => parse_field_path(&field_ref)?,
         None => ContainerName::Is(source_container_name),
     };
     let names = std::iter::once(env_name).filter(|name| !name.is_empty());
@@ -324,7 +325,7 @@ fn transfer(written_transfer: WrittenTransfer) -> Result<TransferEnv, String> {
 }
 
 /// Parses a field path of the form `metadata.labels['key']` or `metadata.annotations['key']`.
-fn field(reference: &FieldRef) -> Result<ContainerName, String> {
+fn parse_field_path(reference: &FieldRef) -> Result<ContainerName, String> {
     let FieldRef {
         api_version,
         field_path,

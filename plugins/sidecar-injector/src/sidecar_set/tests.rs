@@ -3,7 +3,7 @@ use admittance_sdk::testing::{self, Outcome};
 
 use crate::SidecarInjector;
 
-fn injected(sets: &[Value], object: Value) -> Value {
+fn inject(sets: &[Value], object: Value) -> Value {
     sets.iter().fold(object, |object, set| {
         let outcome = run(set, &object);
         assert_eq!(outcome.denial(), None);
@@ -17,14 +17,14 @@ fn run(set: &Value, object: &Value) -> Outcome {
     testing::create(object).admit(&plugin).expect("there is a verdict")
 }
 
-fn names(object: &Value, list: &str) -> Vec<String> {
+fn container_names(object: &Value, list: &str) -> Vec<String> {
     let containers = object["spec"][list].as_array().expect("a list").iter();
     containers
         .map(|container| container["name"].as_str().expect("a name").to_owned())
         .collect()
 }
 
-fn mark() -> Value {
+fn injection_mark() -> Value {
     json!({"name": "IS_INJECTED", "value": "true"})
 }
 
@@ -45,7 +45,7 @@ fn containers_are_injected_with_their_volumes_and_pull_secrets() {
         "spec": {"containers": [{"name": "web", "image": "web:1"}], "imagePullSecrets": [{"name": "mine"}]},
     });
     assert_eq!(
-        injected(&[set], pod),
+        inject(&[set], pod),
         json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "web", "annotations": {"kruise.io/sidecarset-injected-list": "logs"}},
@@ -54,7 +54,7 @@ fn containers_are_injected_with_their_volumes_and_pull_secrets() {
                     {
                         "name": "agent", "image": "agent:1", "imagePullPolicy": "IfNotPresent",
                         "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
-                        "env": [{"name": "LEVEL", "value": "info"}, mark()],
+                        "env": [{"name": "LEVEL", "value": "info"}, injection_mark()],
                         "volumeMounts": [{"name": "logs", "mountPath": "/logs"}],
                     },
                     {"name": "web", "image": "web:1"},
@@ -84,9 +84,9 @@ fn containers_are_injected_in_the_order_of_openkruise() {
                        "initContainers": [{"name": "d"}, {"name": "n"}, {"name": "a"}]});
     let pod = json!({"kind": "Pod", "spec": {"containers": [{"name": "web"}, {"name": "same", "image": "theirs"}],
                                              "initContainers": [{"name": "setup"}]}});
-    let pod = injected(&[set, other], pod);
+    let pod = inject(&[set, other], pod);
     assert_eq!(
-        names(&pod, "containers"),
+        container_names(&pod, "containers"),
         ["b", "first", "second", "web", "same", "z-after", "a-after"]
     );
     let replaced_container = &pod["spec"]["containers"][4];
@@ -96,10 +96,10 @@ fn containers_are_injected_in_the_order_of_openkruise() {
             &replaced_container["image"],
             &replaced_container["env"]
         ),
-        (&json!("same"), &json!(null), &json!([mark()]))
+        (&json!("same"), &json!(null), &json!([injection_mark()]))
     );
     assert_eq!(
-        names(&pod, "initContainers"),
+        container_names(&pod, "initContainers"),
         ["early", "setup", "a", "c", "d", "m", "n"]
     );
     let list = &pod["metadata"]["annotations"]["kruise.io/sidecarset-injected-list"];
@@ -111,8 +111,8 @@ fn a_second_injection_of_a_sidecar_set_changes_nothing() {
     let set = json!({"name": "a", "containers": [{"name": "x", "shareVolumePolicy": {"type": "enabled"}}],
                      "initContainers": [{"name": "i"}]});
     let pod = json!({"kind": "Pod", "spec": {"containers": [{"name": "web", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}});
-    let once = injected(std::slice::from_ref(&set), pod);
-    assert_eq!(injected(&[set], once.clone()), once);
+    let once = inject(std::slice::from_ref(&set), pod);
+    assert_eq!(inject(&[set], once.clone()), once);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn raw_block_devices_of_the_pod_are_shared() {
         {"name": "web", "volumeDevices": [device("a", "/dev/a"), device("b", "/dev/taken")]},
         {"name": "db", "volumeDevices": [device("c", "/dev/c")]},
     ]}});
-    let injected = injected(&[set], pod);
+    let injected = inject(&[set], pod);
     let agent = injected.pointer("/spec/containers/0").unwrap();
     assert_eq!(agent["name"], "agent");
     let expected = json!([
@@ -170,10 +170,10 @@ fn volumes_and_variables_of_the_pod_are_shared() {
             ]},
             {"name": "other", "env": null, "volumeMounts": [{"name": "more", "mountPath": "/more", "readOnly": true},
                                                             {"name": "less", "mountPath": "/data"}]},
-            {"name": "injected", "env": [mark()], "volumeMounts": [{"name": "hidden", "mountPath": "/hidden"}]},
+            {"name": "injected", "env": [injection_mark()], "volumeMounts": [{"name": "hidden", "mountPath": "/hidden"}]},
         ]},
     });
-    let agent = injected(&[set], pod)["spec"]["containers"][0].clone();
+    let agent = inject(&[set], pod)["spec"]["containers"][0].clone();
     assert_eq!(
         agent["volumeMounts"],
         json!([
@@ -185,7 +185,7 @@ fn volumes_and_variables_of_the_pod_are_shared() {
     assert_eq!(
         agent["env"],
         json!([
-            {"name": "KEPT", "value": "mine"}, mark(),
+            {"name": "KEPT", "value": "mine"}, injection_mark(),
             {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
             {"name": "A", "value": "1"}, {"name": "Z", "value": "2"}, {"name": "OF_LABEL", "value": "3"},
             {"name": "OF_ANNOTATION", "value": "4"}, {"name": "DIR", "value": "5"},
@@ -204,7 +204,7 @@ fn annotations_are_added_to_the_pod_according_to_their_patch_policy() {
         json!({"kind": "Pod", "spec": {"containers": []}, "metadata": {"annotations": {
             "kept": "old", "replaced": "old", "oom": oom, "kruise.io/sidecarset-injected-list": "b"}}})
     };
-    let after = injected(std::slice::from_ref(&set), pod("{\"y\":2,\"gone\":3}"));
+    let after = inject(std::slice::from_ref(&set), pod("{\"y\":2,\"gone\":3}"));
     let mut annotations = after["metadata"]["annotations"].clone();
     let merged_text = annotations["oom"].take();
     let merged_object: Value = admittance_sdk::serde_json::from_str(merged_text.as_str().expect("a text")).unwrap();

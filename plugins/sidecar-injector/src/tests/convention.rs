@@ -3,7 +3,7 @@
 
 use super::*;
 
-const ASK: &str = "sidecar-injector-webhook.morven.me/inject";
+const MORVEN_INJECT: &str = "sidecar-injector-webhook.morven.me/inject";
 const MORVEN_STATUS: &str = "sidecar-injector-webhook.morven.me/status";
 
 /// Returns the value of `sidecarconfig.yaml`, from the file `deploy/configmap.yaml` of
@@ -20,7 +20,7 @@ fn sidecarconfig() -> Value {
     })
 }
 
-fn with(mut settings: Value, more: &Value) -> Value {
+fn with_fields(mut settings: Value, more: &Value) -> Value {
     for (key, value) in more.as_object().into_iter().flatten() {
         settings[key] = value.clone();
     }
@@ -39,7 +39,7 @@ fn a_sidecarconfig_is_accepted_as_settings() {
         ("the file of the project", sidecarconfig()),
         (
             "with a key that has nothing behind it",
-            with(
+            with_fields(
                 sidecarconfig(),
                 &json!({"initContainers": null, "imagePullSecrets": null, "labels": null}),
             ),
@@ -48,7 +48,7 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             // Some configuration files in this format also contain the lists `initContainers` and `imagePullSecrets`,
             // such as those of istio and of `Andrewmatilde/webhook-injector`.
             "with the lists of later ones",
-            with(
+            with_fields(
                 sidecarconfig(),
                 &json!({"initContainers": [{"name": "init", "image": "busybox"}], "imagePullSecrets": [{"name": "regcred"}]}),
             ),
@@ -67,7 +67,7 @@ fn a_sidecarconfig_is_accepted_as_settings() {
         ),
     ];
     for (name, settings) in table {
-        let after = injected(&settings, pod(json!({ASK: "yes"})));
+        let after = inject(&settings, pod(json!({MORVEN_INJECT: "yes"})));
         let web = json!({"name": "web", "image": "web:1"});
         for list in ["containers", "initContainers", "volumes", "imagePullSecrets"] {
             let mut expected: Vec<Value> = settings[list].as_array().cloned().unwrap_or_default();
@@ -105,8 +105,8 @@ fn missing_image_pull_secrets_are_added() {
     ];
     for (name, spec, expected) in table {
         let mut object = pod(json!({}));
-        object["spec"] = with(object["spec"].clone(), &spec);
-        let after = injected(&settings, object);
+        object["spec"] = with_fields(object["spec"].clone(), &spec);
+        let after = inject(&settings, object);
         assert_eq!(after["spec"]["imagePullSecrets"], expected, "{name}");
         assert_eq!(run(&settings, testing::create(&after)).patch(), None, "{name}: once");
     }
@@ -129,25 +129,28 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
     // in which they are defined above.
     let table: [(Value, [bool; 6]); 20] = [
         (json!({}), [true, false, true, true, true, false]),
-        (json!({ASK: "yes"}), [true, true, true, true, true, true]),
-        (json!({ASK: "YES"}), [true, true, true, true, true, true]),
-        (json!({ASK: "y"}), [true, true, true, true, true, true]),
-        (json!({ASK: "True"}), [true, true, true, true, true, true]),
-        (json!({ASK: "on"}), [true, true, true, true, true, true]),
-        (json!({ASK: "no"}), [false, false, true, true, false, false]),
-        (json!({ASK: "N"}), [false, false, true, true, false, false]),
-        (json!({ASK: "not"}), [false, false, true, true, false, false]),
-        (json!({ASK: "false"}), [false, false, true, true, false, false]),
-        (json!({ASK: "Off"}), [false, false, true, true, false, false]),
-        (json!({ASK: "1"}), [true, false, true, true, true, false]),
-        (json!({ASK: ""}), [true, false, true, true, true, false]),
-        (json!({ASK: null}), [true, false, true, true, true, false]),
+        (json!({MORVEN_INJECT: "yes"}), [true, true, true, true, true, true]),
+        (json!({MORVEN_INJECT: "YES"}), [true, true, true, true, true, true]),
+        (json!({MORVEN_INJECT: "y"}), [true, true, true, true, true, true]),
+        (json!({MORVEN_INJECT: "True"}), [true, true, true, true, true, true]),
+        (json!({MORVEN_INJECT: "on"}), [true, true, true, true, true, true]),
+        (json!({MORVEN_INJECT: "no"}), [false, false, true, true, false, false]),
+        (json!({MORVEN_INJECT: "N"}), [false, false, true, true, false, false]),
+        (json!({MORVEN_INJECT: "not"}), [false, false, true, true, false, false]),
         (
-            json!({ASK: "yes", MORVEN_STATUS: "injected"}),
+            json!({MORVEN_INJECT: "false"}),
+            [false, false, true, true, false, false],
+        ),
+        (json!({MORVEN_INJECT: "Off"}), [false, false, true, true, false, false]),
+        (json!({MORVEN_INJECT: "1"}), [true, false, true, true, true, false]),
+        (json!({MORVEN_INJECT: ""}), [true, false, true, true, true, false]),
+        (json!({MORVEN_INJECT: null}), [true, false, true, true, true, false]),
+        (
+            json!({MORVEN_INJECT: "yes", MORVEN_STATUS: "injected"}),
             [false, false, true, true, false, false],
         ),
         (
-            json!({ASK: "yes", MORVEN_STATUS: "Injected"}),
+            json!({MORVEN_INJECT: "yes", MORVEN_STATUS: "Injected"}),
             [false, false, true, true, false, false],
         ),
         (
@@ -155,17 +158,18 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
             [false, false, true, true, false, false],
         ),
         (
-            json!({ASK: "yes", MORVEN_STATUS: "failed"}),
+            json!({MORVEN_INJECT: "yes", MORVEN_STATUS: "failed"}),
             [true, true, true, true, true, true],
         ),
         // The last two columns are for the convention `kubeSidecarInjector`. With this convention, only
-        // kube-sidecar-injector's annotation `ASK` has an effect, and the plugin's own annotation `INJECT` has none.
+        // kube-sidecar-injector's annotation `MORVEN_INJECT` has an effect, and the plugin's own annotation `INJECT`
+        // has none.
         (
-            json!({ASK: "no", INJECT: "true"}),
+            json!({MORVEN_INJECT: "no", INJECT: "true"}),
             [true, true, true, true, false, false],
         ),
         (
-            json!({ASK: "yes", INJECT: "false"}),
+            json!({MORVEN_INJECT: "yes", INJECT: "false"}),
             [false, false, true, false, true, true],
         ),
     ];
@@ -182,7 +186,7 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
         .into_iter()
         .zip(expected)
         {
-            let outcome = run(&with(sidecarconfig(), more), testing::create(&pod));
+            let outcome = run(&with_fields(sidecarconfig(), more), testing::create(&pod));
             let containers = outcome.at("/spec/containers").and_then(Value::as_array).map(Vec::len);
             let count = if expected { 2 } else { 1 };
             assert_eq!(containers, Some(count), "{more} {annotations}");
@@ -193,10 +197,10 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
 #[test]
 fn annotations_with_an_unknown_value_cause_warnings() {
     let table = [
-        (json!({ASK: "maybe"}), Some("neither \"yes\" nor \"no\"")),
+        (json!({MORVEN_INJECT: "maybe"}), Some("neither \"yes\" nor \"no\"")),
         (json!({INJECT: "maybe"}), Some("neither \"true\" nor \"false\"")),
-        (json!({ASK: "y"}), None),
-        (json!({ASK: "maybe", INJECT: "true"}), None),
+        (json!({MORVEN_INJECT: "y"}), None),
+        (json!({MORVEN_INJECT: "maybe", INJECT: "true"}), None),
     ];
     for (annotations, part) in table {
         let outcome = run(&sidecarconfig(), testing::create(pod(annotations.clone())));
@@ -215,20 +219,20 @@ fn system_namespaces_are_not_injected() {
     let kube_convention = json!({"convention": "kubeSidecarInjector"});
     let kube_always = json!({"convention": "kubeSidecarInjector", "mode": "always"});
     let table = [
-        ("kube-system", &kube_convention, json!({ASK: "yes"}), false),
-        ("kube-public", &kube_convention, json!({ASK: "yes"}), false),
+        ("kube-system", &kube_convention, json!({MORVEN_INJECT: "yes"}), false),
+        ("kube-public", &kube_convention, json!({MORVEN_INJECT: "yes"}), false),
         ("kube-public", &kube_always, json!({}), false),
-        ("kube-node-lease", &kube_convention, json!({ASK: "yes"}), true),
-        ("shop", &kube_convention, json!({ASK: "yes"}), true),
+        ("kube-node-lease", &kube_convention, json!({MORVEN_INJECT: "yes"}), true),
+        ("shop", &kube_convention, json!({MORVEN_INJECT: "yes"}), true),
         // By default, kube-sidecar-injector's annotation cannot ask for the injection in this namespace.
-        ("kube-system", &usual, json!({ASK: "yes"}), false),
-        ("kube-system", &opt_in, json!({ASK: "yes"}), false),
+        ("kube-system", &usual, json!({MORVEN_INJECT: "yes"}), false),
+        ("kube-system", &opt_in, json!({MORVEN_INJECT: "yes"}), false),
         ("kube-system", &usual, json!({}), true),
         ("kube-system", &opt_in, json!({INJECT: "true"}), true),
     ];
     for (namespace, more, annotations, expected) in table {
         let pod = in_namespace(pod(annotations.clone()), namespace);
-        let outcome = run(&with(sidecarconfig(), more), testing::create(&pod));
+        let outcome = run(&with_fields(sidecarconfig(), more), testing::create(&pod));
         assert_eq!(outcome.patch().is_some(), expected, "{namespace} {more} {annotations}");
     }
 }
@@ -236,7 +240,7 @@ fn system_namespaces_are_not_injected() {
 /// kube-sidecar-injector's own patch loses annotations, because it replaces all of them with a map of one key.
 #[test]
 fn an_injection_keeps_the_other_annotations() {
-    let kube_settings = with(sidecarconfig(), &json!({"convention": "kubeSidecarInjector"}));
+    let kube_settings = with_fields(sidecarconfig(), &json!({"convention": "kubeSidecarInjector"}));
     let both = sidecarconfig();
     let list = "sidecar-nginx";
     let odd = json!({"a/b": "1", "c~d": "2", "~1": "3", "e~0/f": "4", "": "5", "g\"h\\i": "6"});
@@ -270,7 +274,7 @@ fn an_injection_keeps_the_other_annotations() {
             "keys that a pointer escapes",
             &kube_settings,
             json!({"annotations": odd}),
-            with(odd.clone(), &json!({MORVEN_STATUS: "injected"})),
+            with_fields(odd.clone(), &json!({MORVEN_STATUS: "injected"})),
         ),
         (
             "a status that says something else",
@@ -281,10 +285,10 @@ fn an_injection_keeps_the_other_annotations() {
         (
             "both, asked by its annotation",
             &both,
-            json!({"annotations": with(odd.clone(), &json!({ASK: "yes"}))}),
-            with(
+            json!({"annotations": with_fields(odd.clone(), &json!({MORVEN_INJECT: "yes"}))}),
+            with_fields(
                 odd.clone(),
-                &json!({ASK: "yes", MORVEN_STATUS: "injected", STATUS: list}),
+                &json!({MORVEN_INJECT: "yes", MORVEN_STATUS: "injected", STATUS: list}),
             ),
         ),
         (
@@ -296,8 +300,8 @@ fn an_injection_keeps_the_other_annotations() {
         (
             "both, asked by its own",
             &both,
-            json!({"annotations": {INJECT: "true", ASK: "yes"}}),
-            json!({INJECT: "true", ASK: "yes", STATUS: list}),
+            json!({"annotations": {INJECT: "true", MORVEN_INJECT: "yes"}}),
+            json!({INJECT: "true", MORVEN_INJECT: "yes", STATUS: list}),
         ),
     ];
     for (name, settings, metadata, expected) in table {
@@ -307,7 +311,7 @@ fn an_injection_keeps_the_other_annotations() {
             if let Some(volumes) = volumes {
                 object["spec"]["volumes"] = volumes;
             }
-            let after = injected(settings, object.clone());
+            let after = inject(settings, object.clone());
             assert_eq!(after["metadata"]["annotations"], expected, "{name}");
             let mut volumes = object["spec"]["volumes"].as_array().cloned().unwrap_or_default();
             volumes.extend(settings["volumes"].as_array().cloned().unwrap_or_default());
@@ -319,22 +323,22 @@ fn an_injection_keeps_the_other_annotations() {
 
 #[test]
 fn pods_of_an_injected_workload_are_not_injected_again() {
-    let template = json!({"metadata": {"annotations": {ASK: "yes"}}, "spec": {"containers": []}});
+    let template = json!({"metadata": {"annotations": {MORVEN_INJECT: "yes"}}, "spec": {"containers": []}});
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": template}});
     for more in [json!({}), json!({"convention": "kubeSidecarInjector"})] {
-        let settings = with(sidecarconfig(), &more);
-        let after = injected(&settings, deployment.clone());
+        let settings = with_fields(sidecarconfig(), &more);
+        let after = inject(&settings, deployment.clone());
         let template = &after["spec"]["template"];
         assert_eq!(template["metadata"]["annotations"][MORVEN_STATUS], "injected", "{more}");
         assert_eq!(template["spec"]["containers"][0]["name"], "sidecar-nginx", "{more}");
-        let of_it = with(json!({"apiVersion": "v1", "kind": "Pod"}), template);
+        let of_it = with_fields(json!({"apiVersion": "v1", "kind": "Pod"}), template);
         assert_eq!(run(&settings, testing::create(of_it)).patch(), None, "{more}");
     }
 }
 
 #[test]
 fn annotation_names_in_the_settings_take_precedence() {
-    let renamed = json!({"annotation": ASK, "statusAnnotation": MORVEN_STATUS});
+    let renamed = json!({"annotation": MORVEN_INJECT, "statusAnnotation": MORVEN_STATUS});
     let added = json!({"annotations": {MORVEN_STATUS: "injected"}});
     let other =
         json!({"convention": "kubeSidecarInjector", "annotation": "x.io/inject", "statusAnnotation": "x.io/status"});
@@ -342,8 +346,8 @@ fn annotation_names_in_the_settings_take_precedence() {
     let table = [
         (
             &renamed,
-            json!({ASK: "yes"}),
-            Some(json!({ASK: "yes", MORVEN_STATUS: "sidecar-nginx"})),
+            json!({MORVEN_INJECT: "yes"}),
+            Some(json!({MORVEN_INJECT: "yes", MORVEN_STATUS: "sidecar-nginx"})),
         ),
         (
             &renamed,
@@ -352,8 +356,8 @@ fn annotation_names_in_the_settings_take_precedence() {
         ),
         (
             &added,
-            json!({ASK: "no"}),
-            Some(json!({ASK: "no", MORVEN_STATUS: "injected", STATUS: "sidecar-nginx"})),
+            json!({MORVEN_INJECT: "no"}),
+            Some(json!({MORVEN_INJECT: "no", MORVEN_STATUS: "injected", STATUS: "sidecar-nginx"})),
         ),
         (
             &other,
@@ -363,12 +367,15 @@ fn annotation_names_in_the_settings_take_precedence() {
         (&other, json!({"x.io/inject": "y", "x.io/status": "injected"}), None),
         (
             &other,
-            json!({ASK: "no"}),
-            Some(json!({ASK: "no", "x.io/status": "injected"})),
+            json!({MORVEN_INJECT: "no"}),
+            Some(json!({MORVEN_INJECT: "no", "x.io/status": "injected"})),
         ),
     ];
     for (more, before, after) in table {
-        let outcome = run(&with(sidecarconfig(), more), testing::create(pod(before.clone())));
+        let outcome = run(
+            &with_fields(sidecarconfig(), more),
+            testing::create(pod(before.clone())),
+        );
         assert_eq!(outcome.patch().is_some(), after.is_some(), "{more} {before}");
         if after.is_some() {
             assert_eq!(outcome.at("/metadata/annotations"), after.as_ref(), "{more} {before}");
@@ -376,7 +383,8 @@ fn annotation_names_in_the_settings_take_precedence() {
     }
     let clash =
         json!({"convention": "kubeSidecarInjector", "annotation": MORVEN_STATUS, "annotations": {MORVEN_STATUS: "x"}});
-    let errors = testing::configure::<SidecarInjector>(with(sidecarconfig(), &clash)).expect_err("they are wrong");
+    let errors =
+        testing::configure::<SidecarInjector>(with_fields(sidecarconfig(), &clash)).expect_err("they are wrong");
     assert_eq!(errors.len(), 3, "{errors}");
 }
 
@@ -389,7 +397,7 @@ fn the_settings_schema_describes_the_annotation_conventions() {
         "admittance",
         "both",
         "sidecarconfig.yaml",
-        ASK,
+        MORVEN_INJECT,
         MORVEN_STATUS,
     ] {
         assert!(schema.contains(part), "{part}: {schema}");

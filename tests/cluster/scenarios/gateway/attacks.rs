@@ -14,13 +14,13 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::scene::{GatewayScene, identifier, rest, run_command, token};
-use crate::{cluster::TestCluster, process::NEVER, scene::Scene};
+use super::scene::{GatewayScene, cluster_identifier, create_token, rest_client, run_command};
+use crate::{cluster::TestCluster, process::TEST_TIMEOUT, scene::Scene};
 
-const NODES: &str = "/api/v1/nodes";
+const NODES_PATH: &str = "/api/v1/nodes";
 
 /// Header lines with which a client tries to impersonate another user.
-const LINES: [&str; 17] = [
+const ATTACK_HEADERS: [&str; 17] = [
     "Impersonate-User: admin",
     "impersonate-user: admin\r\nImpersonate-Group: system:masters",
     "IMPERSONATE-GROUP: system:masters",
@@ -42,7 +42,7 @@ const LINES: [&str; 17] = [
     "Cookie: token=token-of-admin\r\nX-BCS-User-Token: token-of-admin",
 ];
 
-async fn raw(scene: &Scene, head: &str) -> String {
+async fn send_raw(scene: &Scene, head: &str) -> String {
     let authority = scene.authority("certs");
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&authority) {
@@ -69,7 +69,7 @@ async fn raw(scene: &Scene, head: &str) -> String {
             }
         }
     };
-    timeout(NEVER, reading).await.unwrap();
+    timeout(TEST_TIMEOUT, reading).await.unwrap();
     String::from_utf8_lossy(&response).into_owned()
 }
 
@@ -88,13 +88,13 @@ fn is_complete(response: &[u8]) -> bool {
 pub(crate) async fn no_client_becomes_another_user(cluster: Arc<TestCluster>) {
     let gateway = GatewayScene::start(cluster.clone(), true).await;
     let direct = cluster.rest().unwrap();
-    assert_eq!(direct.get(NODES).await.unwrap().status, 200);
-    let (prefix, token) = (&gateway.prefix, token(&gateway.scene, "alice").await);
-    for lines in LINES {
-        let reply = raw(
+    assert_eq!(direct.get(NODES_PATH).await.unwrap().status, 200);
+    let (prefix, token) = (&gateway.prefix, create_token(&gateway.scene, "alice").await);
+    for lines in ATTACK_HEADERS {
+        let reply = send_raw(
             &gateway.scene,
             &format!(
-                "GET {prefix}{NODES} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {token}\r\n{lines}\r\n\r\n"
+                "GET {prefix}{NODES_PATH} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {token}\r\n{lines}\r\n\r\n"
             ),
         )
         .await;
@@ -108,10 +108,10 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<TestCluster>) {
         ("Impersonate-Group : system:masters", 400),
         (" Impersonate-Group: system:masters", 400),
     ] {
-        let reply = raw(
+        let reply = send_raw(
             &gateway.scene,
             &format!(
-                "GET {prefix}{NODES} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {token}\r\n{lines}\r\n\r\n"
+                "GET {prefix}{NODES_PATH} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {token}\r\n{lines}\r\n\r\n"
             ),
         )
         .await;
@@ -121,12 +121,12 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<TestCluster>) {
     // The attempts to become another user are repeated over HTTP/2. There, a request may have several headers with the
     // same name.
     let authority = String::from_utf8(gateway.scene.authority("certs")).unwrap();
-    let client = Client::over_http2(ClientTrust {
+    let client = Client::with_http2(ClientTrust {
         authorities: &authority,
         identity: None,
     })
     .unwrap();
-    let mut request = Request::get(gateway.scene.url(&format!("{prefix}{NODES}")))
+    let mut request = Request::get(gateway.scene.url(&format!("{prefix}{NODES_PATH}")))
         .body(String::new())
         .unwrap();
     let headers = request.headers_mut();
@@ -155,7 +155,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<TestCluster>) {
         "get nodes --token=token-of-admin",
     ] {
         let output = gateway.run(arguments).await;
-        let is_right = output.succeeded == arguments.starts_with("get secrets");
+        let is_right = output.is_success == arguments.starts_with("get secrets");
         assert!(is_right, "{arguments}: {} {}", output.stdout, output.stderr);
     }
     let question = json!({
@@ -171,15 +171,15 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<TestCluster>) {
 pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<TestCluster>) {
     let gateway = GatewayScene::start(cluster, true).await;
     let scene = &gateway.scene;
-    run_command(scene, "users create bob").await.succeeds();
+    run_command(scene, "users create bob").await.assert_success();
     let other_name = format!("{}-other", scene.namespace);
     let other_id = format!("plain-{other_name}");
     run_command(scene, &format!("clusters create {other_name} --creator bob"))
         .await
-        .succeeds();
-    let other = format!("/tunnels/clusters/{}", identifier(scene, &other_id).await);
-    let bob = rest(scene, &scene.url(""), &token(scene, "bob").await);
-    let alice = token(scene, "alice").await;
+        .assert_success();
+    let other = format!("/tunnels/clusters/{}", cluster_identifier(scene, &other_id).await);
+    let bob = rest_client(scene, &scene.url(""), &create_token(scene, "bob").await);
+    let alice = create_token(scene, "alice").await;
     let code = async |rest: &crate::rest::UserClient, path: String| {
         let reply = rest.get(&path).await.unwrap();
         (reply.status.as_u16(), reply.json().unwrap()["kind"].clone())
@@ -210,7 +210,7 @@ pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<TestCluster>)
             "GET {}{path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {alice}\r\n\r\n",
             gateway.prefix
         );
-        let reply = raw(scene, &head).await;
+        let reply = send_raw(scene, &head).await;
         assert!(reply.starts_with("HTTP/1.1 400"), "{path}: {reply}");
     }
 }
@@ -221,7 +221,7 @@ pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<TestCluster>
     let other_name = format!("{}-other", scene.namespace);
     run_command(scene, &format!("clusters create {other_name}"))
         .await
-        .succeeds();
+        .assert_success();
     let of_other = run_command(scene, &format!("register-tokens create plain-{other_name}")).await;
     let file = std::fs::read_to_string(scene.path("register.token")).unwrap();
     let right = file.trim();
@@ -233,8 +233,8 @@ pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<TestCluster>
         right[1..].to_owned(),
         format!("{right}x"),
         right.to_ascii_lowercase(),
-        of_other.succeeds().stdout.trim().to_owned(),
-        token(scene, "alice").await,
+        of_other.assert_success().stdout.trim().to_owned(),
+        create_token(scene, "alice").await,
     ] {
         let report = json!({
             "register_token": wrong,
@@ -253,9 +253,9 @@ pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<TestCluster>
              BCS-API-Tunnel-Params: e30=\r\nBCS-API-Tunnel-Token: {wrong}\r\n\r\n",
             gateway.cluster_id
         );
-        let reply = raw(scene, &head).await;
+        let reply = send_raw(scene, &head).await;
         assert!(reply.starts_with("HTTP/1.1 4"), "{wrong}: {reply}");
     }
     assert_eq!(clusters().await, before);
-    gateway.run("get pods").await.succeeds();
+    gateway.run("get pods").await.assert_success();
 }

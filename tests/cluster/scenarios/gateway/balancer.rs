@@ -35,7 +35,7 @@ impl ConnectionBalancer {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let gateways = shared_gateways.lock().unwrap().clone();
-                connections.spawn(pass(stream, gateways));
+                connections.spawn(pass_connection(stream, gateways));
             }
         });
         Self {
@@ -60,7 +60,7 @@ impl ConnectionBalancer {
     }
 }
 
-async fn pass(mut stream: TcpStream, gateways: Vec<String>) {
+async fn pass_connection(mut stream: TcpStream, gateways: Vec<String>) {
     for gateway in gateways {
         if let Ok(mut gateway) = TcpStream::connect(gateway).await {
             // Copying fails when one side closes the connection, which is its normal end.

@@ -6,13 +6,13 @@ use admittance_tests::resident_memory;
 
 use super::{
     scene::{GatewayScene, GatewaySetting},
-    watches::watch,
+    watches::start_watches,
 };
-use crate::{cluster::TestCluster, figures::FigureRow, process::until};
+use crate::{cluster::TestCluster, figures::FigureRow, process::wait_until};
 
 const WATCHES: usize = 1000;
 /// The number of watches that are opened at once. Each causes TLS handshakes in four programs on this machine.
-const AT_ONCE: usize = 50;
+const BATCH_SIZE: usize = 50;
 
 pub(crate) async fn measure_gateways(cluster: &Arc<TestCluster>) -> Vec<FigureRow> {
     let mut rows = Vec::new();
@@ -25,7 +25,7 @@ pub(crate) async fn measure_gateways(cluster: &Arc<TestCluster>) -> Vec<FigureRo
         if !has_chains {
             setting.chains.clear();
         }
-        let gateway = GatewayScene::configured(cluster.clone(), setting).await;
+        let gateway = GatewayScene::start_configured(cluster.clone(), setting).await;
         rows.push(FigureRow::measure(title, &gateway.rest, &gateway.path("pods")).await);
     }
     rows
@@ -35,8 +35,8 @@ pub(crate) async fn measure_gateways(cluster: &Arc<TestCluster>) -> Vec<FigureRo
 pub(crate) struct WatchMemory {
     has_tunnel: bool,
     /// The bytes by which the gateway's resident memory has grown when all watches are open.
-    gateway: u64,
-    agent: u64,
+    gateway_bytes: u64,
+    agent_bytes: u64,
 }
 
 pub(crate) async fn memory_of_watches(cluster: &Arc<TestCluster>) -> Vec<WatchMemory> {
@@ -44,35 +44,38 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<TestCluster>) -> Vec<WatchMe
     for has_tunnel in [false, true] {
         let gateway = GatewayScene::start(cluster.clone(), has_tunnel).await;
         let resident = || {
-            [gateway.scene.running().id().unwrap(), gateway.agent.id().unwrap()]
-                .map(|process| resident_memory(process).unwrap())
+            [
+                gateway.scene.running_program().id().unwrap(),
+                gateway.agent.id().unwrap(),
+            ]
+            .map(|process| resident_memory(process).unwrap())
         };
-        let (before, other_watcher_count) = (resident(), watchers(&gateway).await);
+        let (before, other_watcher_count) = (resident(), count_watchers(&gateway).await);
         let mut watches = Vec::new();
-        for batch in 1..=WATCHES / AT_ONCE {
-            watches.push(watch(&gateway, AT_ONCE));
-            until("the watches of the API server", async || {
-                (watchers(&gateway).await >= other_watcher_count + batch * AT_ONCE).then_some(())
+        for batch in 1..=WATCHES / BATCH_SIZE {
+            watches.push(start_watches(&gateway, BATCH_SIZE));
+            wait_until("the watches of the API server", async || {
+                (count_watchers(&gateway).await >= other_watcher_count + batch * BATCH_SIZE).then_some(())
             })
             .await;
         }
         let after = resident();
         drop(watches);
-        until("the end of the watches", async || {
-            (watchers(&gateway).await <= other_watcher_count).then_some(())
+        wait_until("the end of the watches", async || {
+            (count_watchers(&gateway).await <= other_watcher_count).then_some(())
         })
         .await;
         let [gateway_memory, agent_memory] = [0, 1].map(|process| after[process].saturating_sub(before[process]));
         all.push(WatchMemory {
             has_tunnel,
-            gateway: gateway_memory,
-            agent: agent_memory,
+            gateway_bytes: gateway_memory,
+            agent_bytes: agent_memory,
         });
     }
     all
 }
 
-async fn watchers(gateway: &GatewayScene) -> usize {
+async fn count_watchers(gateway: &GatewayScene) -> usize {
     let metrics = gateway.scene.rest.get("/metrics").await.unwrap().text();
     let is_of_watches = |line: &&str| {
         line.starts_with("apiserver_longrunning_gauge{")
@@ -92,10 +95,10 @@ impl fmt::Display for WatchMemory {
         write!(
             f,
             "{WATCHES} idle watches by a gateway, {route}: {} KiB each in the gateway",
-            each(self.gateway)
+            each(self.gateway_bytes)
         )?;
         if self.has_tunnel {
-            write!(f, ", {} KiB in the agent", each(self.agent))?;
+            write!(f, ", {} KiB in the agent", each(self.agent_bytes))?;
         }
         Ok(())
     }

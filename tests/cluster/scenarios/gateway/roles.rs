@@ -5,8 +5,8 @@ use std::{fs, sync::Arc};
 
 use serde_json::json;
 
-use super::scene::{GatewayScene, GatewaySetting, rest, run_command, token};
-use crate::{cluster::TestCluster, process::until};
+use super::scene::{GatewayScene, GatewaySetting, create_token, rest_client, run_command};
+use crate::{cluster::TestCluster, process::wait_until};
 
 pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<TestCluster>) {
     let directory = tempfile::tempdir().unwrap();
@@ -20,16 +20,16 @@ pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<TestCl
         roles: Some(json!({"file": &file})),
         ..GatewaySetting::simple(true)
     };
-    let gateway = GatewayScene::configured(cluster, setting).await;
-    run_command(&gateway.scene, "users create bob").await.succeeds();
-    let bob = token(&gateway.scene, "bob").await;
-    let bob = rest(&gateway.scene, &gateway.scene.url(""), &bob);
+    let gateway = GatewayScene::start_configured(cluster, setting).await;
+    run_command(&gateway.scene, "users create bob").await.assert_success();
+    let bob = create_token(&gateway.scene, "bob").await;
+    let bob = rest_client(&gateway.scene, &gateway.scene.url(""), &bob);
     let status_of = async |path: &str| {
         let reply = bob.get(path).await.ok()?;
         Some(reply.status.as_u16())
     };
     let (pods, secrets) = (gateway.path("pods"), gateway.path("secrets"));
-    until("the role of bob", async || {
+    wait_until("the role of bob", async || {
         (status_of(&pods).await == Some(200)).then_some(())
     })
     .await;
@@ -37,13 +37,13 @@ pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<TestCl
     assert_eq!(status_of(&format!("{pods}/web/exec?command=id")).await, Some(403));
 
     write("services-view");
-    until("the other role of bob", async || {
+    wait_until("the other role of bob", async || {
         let services = status_of(&gateway.path("services")).await;
         (services == Some(200) && status_of(&pods).await == Some(403)).then_some(())
     })
     .await;
     write("");
-    until("no role of bob", async || {
+    wait_until("no role of bob", async || {
         (status_of(&pods).await == Some(404)).then_some(())
     })
     .await;

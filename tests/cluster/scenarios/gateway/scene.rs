@@ -15,9 +15,9 @@ use super::balancer::ConnectionBalancer;
 use crate::{
     cluster::TestCluster,
     kubectl::{Kubectl, KubectlOutput, RunningKubectl},
-    process::until,
+    process::wait_until,
     rest::UserClient,
-    scene::{Scene, chain, core, images, replace, validating},
+    scene::{Scene, chain, core_rules, image_policy_stage, replace, validating_chain},
 };
 
 pub(super) struct GatewayScene {
@@ -41,9 +41,9 @@ pub(super) struct GatewaySetting<'a> {
     /// gateways. It is `None` if the scenario has only one gateway.
     pub(super) peers: Option<Value>,
     pub(super) roles: Option<Value>,
-    pub(super) more: Value,
+    pub(super) extra_config: Value,
     pub(super) chains: Vec<Value>,
-    pub(super) front: Option<&'a ConnectionBalancer>,
+    pub(super) balancer: Option<&'a ConnectionBalancer>,
 }
 
 impl GatewaySetting<'_> {
@@ -56,17 +56,21 @@ impl GatewaySetting<'_> {
             accounts: json!({"sqlite": "accounts.db", "localServers": local_servers}),
             peers: None,
             roles: None,
-            more: json!({}),
+            extra_config: json!({}),
             chains: chains(),
-            front: None,
+            balancer: None,
         }
     }
 }
 
 /// Returns chains that require fixed versions of images, and forbid `rm` in containers.
 fn chains() -> Vec<Value> {
-    let pods = core(&["CREATE", "UPDATE"], &["pods"]);
-    let mut guard = chain("guard", core(&["CONNECT"], &["pods/exec"]), json!([images()]));
+    let pods = core_rules(&["CREATE", "UPDATE"], &["pods"]);
+    let mut guard = chain(
+        "guard",
+        core_rules(&["CONNECT"], &["pods/exec"]),
+        json!([image_policy_stage()]),
+    );
     // The webhook of this stage is unreachable. So the stage refuses all requests that its match condition selects.
     guard["spec"]["stages"][0] = json!({
         "name": "no-rm",
@@ -74,16 +78,19 @@ fn chains() -> Vec<Value> {
         "matchConditions": [{"name": "rm", "expression": "object.command[0] == 'rm'"}],
         "failurePolicy": "Fail",
     });
-    vec![validating(chain("images", pods, json!([images()]))), validating(guard)]
+    vec![
+        validating_chain(chain("images", pods, json!([image_policy_stage()]))),
+        validating_chain(guard),
+    ]
 }
 
 impl GatewayScene {
     pub(super) async fn start(cluster: Arc<TestCluster>, has_tunnel: bool) -> Self {
-        Self::configured(cluster, GatewaySetting::simple(has_tunnel)).await
+        Self::start_configured(cluster, GatewaySetting::simple(has_tunnel)).await
     }
 
     /// Starts a gateway, and connects the cluster to it with the commands in the documentation.
-    pub(super) async fn configured(cluster: Arc<TestCluster>, setting: GatewaySetting<'_>) -> Self {
+    pub(super) async fn start_configured(cluster: Arc<TestCluster>, setting: GatewaySetting<'_>) -> Self {
         let mut gateway = json!({"accounts": setting.accounts});
         if let Some(peers) = setting.peers {
             gateway["peers"] = peers;
@@ -92,35 +99,35 @@ impl GatewayScene {
             gateway["roles"] = roles;
         }
         let dialect = json!({"gateway": gateway});
-        let scene = Scene::with_dialect(cluster, dialect, setting.more, &setting.chains).await;
-        let url = match setting.front {
+        let scene = Scene::start_with_dialect(cluster, dialect, setting.extra_config, &setting.chains).await;
+        let url = match setting.balancer {
             Some(front) => {
                 front.pass_to(&[scene.url("")]);
                 front.url()
             }
             None => scene.url(""),
         };
-        until("the database of the gateway", async || {
-            run_command(&scene, "users list").await.succeeded.then_some(())
+        wait_until("the database of the gateway", async || {
+            run_command(&scene, "users list").await.is_success.then_some(())
         })
         .await;
         run_command(&scene, "users create alice --group developers")
             .await
-            .succeeds();
+            .assert_success();
         let cluster_id = format!("plain-{}", scene.namespace);
         let created = format!("clusters create {} --creator alice", scene.namespace);
-        run_command(&scene, &created).await.succeeds();
+        run_command(&scene, &created).await.assert_success();
         let register_token = run_command(&scene, &format!("register-tokens create {cluster_id}")).await;
-        fs::write(scene.path("register.token"), register_token.succeeds().stdout).unwrap();
+        fs::write(scene.path("register.token"), register_token.assert_success().stdout).unwrap();
         install(&scene, &url, &cluster_id).await;
-        let agent = agent(&scene, &url, &cluster_id, setting.has_tunnel);
-        let prefix = format!("/tunnels/clusters/{}", identifier(&scene, &cluster_id).await);
-        let token = token(&scene, "alice").await;
+        let agent = spawn_agent(&scene, &url, &cluster_id, setting.has_tunnel);
+        let prefix = format!("/tunnels/clusters/{}", cluster_identifier(&scene, &cluster_id).await);
+        let token = create_token(&scene, "alice").await;
         let token_file = scene.path("alice.token");
         fs::write(&token_file, &token).unwrap();
         let gateway = Self {
-            alice: kubeconfig(&scene, &url, &prefix, &token_file).await,
-            rest: rest(&scene, &url, &token),
+            alice: create_kubeconfig(&scene, &url, &prefix, &token_file).await,
+            rest: rest_client(&scene, &url, &token),
             agent,
             has_tunnel: setting.has_tunnel,
             url,
@@ -128,12 +135,12 @@ impl GatewayScene {
             prefix,
             scene,
         };
-        gateway.until_reached().await;
+        gateway.wait_until_reached().await;
         gateway
     }
 
     pub(super) fn start_agent(&mut self) {
-        self.agent = agent(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
+        self.agent = spawn_agent(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
     }
 
     /// Stops the agent, and starts one with the service account in this directory. The new agent reports the API
@@ -152,8 +159,8 @@ impl GatewayScene {
             .unwrap();
     }
 
-    pub(super) async fn administer(&self, arguments: &str) {
-        self.scene.run(arguments).await.succeeds();
+    pub(super) async fn run_as_admin(&self, arguments: &str) {
+        self.scene.run(arguments).await.assert_success();
     }
 
     /// Creates a token for a service account. Returns a directory with the files that a kubelet would mount into Pods.
@@ -166,13 +173,13 @@ impl GatewayScene {
         format!("{}/api/v1/namespaces/{namespace}/{collection}", self.prefix)
     }
 
-    pub(super) async fn until_reached(&self) {
-        self.until_reached_by(&self.rest).await;
+    pub(super) async fn wait_until_reached(&self) {
+        self.wait_until_reached_by(&self.rest).await;
     }
 
-    pub(super) async fn until_reached_by(&self, rest: &UserClient) {
+    pub(super) async fn wait_until_reached_by(&self, rest: &UserClient) {
         let path = format!("{}/version", self.prefix);
-        until("an answer of the API server", async || {
+        wait_until("an answer of the API server", async || {
             let reply = rest.get(&path).await.ok()?;
             reply.status.is_success().then_some(())
         })
@@ -180,16 +187,16 @@ impl GatewayScene {
     }
 
     pub(super) async fn run(&self, arguments: &str) -> KubectlOutput {
-        self.with_input(arguments, "").await
+        self.run_with_input(arguments, "").await
     }
 
-    pub(super) async fn with(&self, arguments: &str, object: &Value) -> KubectlOutput {
-        self.with_input(arguments, &object.to_string()).await
+    pub(super) async fn run_with_object(&self, arguments: &str, object: &Value) -> KubectlOutput {
+        self.run_with_input(arguments, &object.to_string()).await
     }
 
-    pub(super) async fn with_input(&self, arguments: &str, input: &str) -> KubectlOutput {
+    pub(super) async fn run_with_input(&self, arguments: &str, input: &str) -> KubectlOutput {
         let arguments = self.namespaced_arguments(arguments);
-        self.alice.run_with(&arguments, input).await.unwrap()
+        self.alice.run_with_input(&arguments, input).await.unwrap()
     }
 
     pub(super) fn start_kubectl(&self, arguments: &str) -> RunningKubectl {
@@ -206,7 +213,7 @@ impl GatewayScene {
         let id = &token_list["tokens"][0]["id"];
         run_command(&self.scene, &format!("tokens revoke alice {id}"))
             .await
-            .succeeds();
+            .assert_success();
     }
 }
 
@@ -219,7 +226,7 @@ pub(super) async fn run_command(scene: &Scene, line: &str) -> KubectlOutput {
 async fn run_admittance(arguments: Vec<String>) -> KubectlOutput {
     let finished = Admittance::run(arguments).await.unwrap();
     KubectlOutput {
-        succeeded: finished.code == Some(0),
+        is_success: finished.code == Some(0),
         stdout: finished.stdout,
         stderr: finished.stderr,
     }
@@ -237,10 +244,15 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
     );
     let manifests = run_admittance(line.split(' ').map(str::to_owned).collect())
         .await
-        .succeeds()
+        .assert_success()
         .stdout;
     let apply = ["apply", "-f", "-"];
-    scene.kubectl.run_with(&apply, &manifests).await.unwrap().succeeds();
+    scene
+        .kubectl
+        .run_with_input(&apply, &manifests)
+        .await
+        .unwrap()
+        .assert_success();
     // In a real cluster, a controller would aggregate these rules into the roles `view` and `edit`. No controllers run
     // here, so the test binds the rules directly.
     let bindings = [("view", "view"), ("edit", "edit"), ("edit", "view")].map(|(group, role)| {
@@ -261,7 +273,12 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
         })
     });
     let bindings = json!({"apiVersion": "v1", "kind": "List", "items": bindings}).to_string();
-    scene.kubectl.run_with(&apply, &bindings).await.unwrap().succeeds();
+    scene
+        .kubectl
+        .run_with_input(&apply, &bindings)
+        .await
+        .unwrap()
+        .assert_success();
     let account = manifests
         .split("\n---\n")
         .find(|document| document.contains("kind: ServiceAccount\n"))
@@ -286,7 +303,7 @@ async fn mount(scene: &Scene, namespace: &str, name: &str) -> PathBuf {
     directory
 }
 
-fn agent(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -> Child {
+fn spawn_agent(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -> Child {
     let mut command = agent_command(scene, url, cluster_id, has_tunnel);
     command
         .args(["--api-server", &scene.cluster.url()])
@@ -313,19 +330,19 @@ fn agent_command(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -
     command
 }
 
-pub(super) async fn token(scene: &Scene, user: &str) -> String {
+pub(super) async fn create_token(scene: &Scene, user: &str) -> String {
     let created = run_command(scene, &format!("tokens create {user} --expires-in 1h")).await;
-    created.succeeds().stdout.trim().to_owned()
+    created.assert_success().stdout.trim().to_owned()
 }
 
-pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
+pub(super) async fn cluster_identifier(scene: &Scene, cluster_id: &str) -> String {
     let cluster_list = run_command(scene, "clusters list --output json").await.json();
     let clusters = cluster_list["clusters"].as_array().unwrap();
     let cluster = clusters.iter().find(|cluster| cluster["id"] == cluster_id).unwrap();
     cluster["identifier"].as_str().unwrap().to_owned()
 }
 
-async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -> Kubectl {
+async fn create_kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -> Kubectl {
     let line = format!(
         "kubeconfig {} --gateway {url} --token-file {} --ca {}",
         prefix.rsplit('/').next().unwrap(),
@@ -334,16 +351,16 @@ async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -
     );
     let output = run_admittance(line.split(' ').map(str::to_owned).collect())
         .await
-        .succeeds();
+        .assert_success();
     let kubeconfig = scene.path("alice.kubeconfig");
     replace(&kubeconfig, output.stdout.as_bytes());
     scene.cluster.kubectl_with(&kubeconfig).unwrap()
 }
 
 /// Returns an HTTP client that sends this token to the gateway at `url`.
-pub(super) fn rest(scene: &Scene, url: &str, token: &str) -> UserClient {
+pub(super) fn rest_client(scene: &Scene, url: &str, token: &str) -> UserClient {
     let authority = String::from_utf8(scene.authority("certs")).unwrap();
-    let client = Client::trusting(ClientTrust {
+    let client = Client::with_trust(ClientTrust {
         authorities: &authority,
         identity: None,
     });

@@ -8,12 +8,12 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::{
-    SOON,
+    RECONNECT_TIMEOUT,
     balancer::ConnectionBalancer,
-    scene::{GatewayScene, GatewaySetting, rest, run_command, token},
+    scene::{GatewayScene, GatewaySetting, create_token, rest_client, run_command},
     watches::{end_with_errors, open_watches},
 };
-use crate::{cluster::TestCluster, ensemble, mariadb::ClusterMariaDb, process::until, scene::replace};
+use crate::{cluster::TestCluster, ensemble, mariadb::ClusterMariaDb, process::wait_until, scene::replace};
 
 const WATCHES: usize = 10;
 
@@ -27,9 +27,9 @@ impl SharedStorage {
         let directory = tempfile::tempdir().unwrap();
         let server = ClusterMariaDb::start(directory.path()).await.unwrap();
         // Both keys are the same fixed text, in the format that `openssl rand -base64 32` prints.
-        for name in [KEYS, SECRET] {
+        for name in [KEYS_FILE, SECRET_FILE] {
             let text = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n";
-            private(&directory, name, text);
+            write_private_file(&directory, name, text);
         }
         Self { server, directory }
     }
@@ -39,14 +39,14 @@ impl SharedStorage {
     }
 
     fn accounts(&self) -> Value {
-        json!({"mysql": self.server.config(), "keyFile": self.file(KEYS)})
+        json!({"mysql": self.server.config(), "keyFile": self.file(KEYS_FILE)})
     }
 }
 
-const KEYS: &str = "accounts.key";
-const SECRET: &str = "peers.secret";
+const KEYS_FILE: &str = "accounts.key";
+const SECRET_FILE: &str = "peers.secret";
 
-fn private(directory: &TempDir, name: &str, text: &str) {
+fn write_private_file(directory: &TempDir, name: &str, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
 
     let path = directory.path().join(name);
@@ -63,26 +63,26 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<TestClus
     let tls = json!({"ca": "certs/ca.pem", "serverName": "localhost"});
     let setting = GatewaySetting {
         accounts: shared.accounts(),
-        peers: Some(json!({"secretFile": shared.file(SECRET), "tls": tls})),
-        more: json!({
+        peers: Some(json!({"secretFile": shared.file(SECRET_FILE), "tls": tls})),
+        extra_config: json!({
             "zookeeper": {"service": {"servers": [ensemble.address()], "sessionTimeout": "2s"}},
             "registration": {},
         }),
-        front: Some(&front),
+        balancer: Some(&front),
         ..GatewaySetting::simple(true)
     };
-    let mut gateway = GatewayScene::configured(cluster, setting).await;
-    let (first_url, alice_token) = (gateway.scene.url(""), token(&gateway.scene, "alice").await);
+    let mut gateway = GatewayScene::start_configured(cluster, setting).await;
+    let (first_url, alice_token) = (gateway.scene.url(""), create_token(&gateway.scene, "alice").await);
     let mut first = gateway.scene.serve_elsewhere().await;
     let second_url = gateway.scene.url("");
     front.pass_to(&[first_url.clone(), second_url.clone()]);
-    let by_second = rest(&gateway.scene, &second_url, &alice_token);
-    gateway.until_reached_by(&by_second).await;
+    let by_second = rest_client(&gateway.scene, &second_url, &alice_token);
+    gateway.wait_until_reached_by(&by_second).await;
     let tunnels = |status: &Value| {
         let cluster = &status["gateway"]["kubernetes"][0];
         (cluster["tunnels"].as_u64(), cluster["gateways"].as_u64())
     };
-    let status = gateway.scene.program().status().await.unwrap();
+    let status = gateway.scene.program_mut().status().await.unwrap();
     assert_eq!(tunnels(&status), (Some(0), Some(1)), "{status}");
 
     // The agent's tunnel is at the first gateway, so the second one forwards all requests and watches to it.
@@ -96,22 +96,22 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<TestClus
     let mut watches = open_watches(&gateway, WATCHES).await;
     first.kill().await.unwrap();
     end_with_errors(&mut watches, WATCHES).await;
-    timeout(SOON, gateway.until_reached()).await.unwrap();
+    timeout(RECONNECT_TIMEOUT, gateway.wait_until_reached()).await.unwrap();
     create("through-the-second").await;
     let status = gateway
         .scene
-        .program()
-        .until_status("the agent's tunnel", |status| tunnels(status) == (Some(1), Some(0)));
+        .program_mut()
+        .wait_for_status("the agent's tunnel", |status| tunnels(status) == (Some(1), Some(0)));
     status.await.unwrap();
     gateway
         .run("get configmap through-both through-the-second")
         .await
-        .succeeds();
+        .assert_success();
 
     drop(first);
     let second = gateway.scene.serve_elsewhere().await;
-    let by_third = rest(&gateway.scene, &gateway.scene.url(""), &alice_token);
-    gateway.until_reached_by(&by_third).await;
+    let by_third = rest_client(&gateway.scene, &gateway.scene.url(""), &alice_token);
+    gateway.wait_until_reached_by(&by_third).await;
     drop(second);
 }
 
@@ -121,7 +121,7 @@ pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<Test
         accounts: shared.accounts(),
         ..GatewaySetting::simple(true)
     };
-    let gateway = GatewayScene::configured(cluster, setting).await;
+    let gateway = GatewayScene::start_configured(cluster, setting).await;
     shared.server.kill().await.unwrap();
     // While the database is down, the gateway uses the data that it has read from the database before.
     let create = async |name: &str| {
@@ -133,20 +133,20 @@ pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<Test
     create("without-the-database").await;
     run_command(&gateway.scene, "users create bob")
         .await
-        .fails_with(&["the database of users and clusters"]);
+        .assert_failure_with(&["the database of users and clusters"]);
     let metric_name = "admittance_gateway_accounts_last_read_successful";
-    until("the report of the problem", async || {
+    wait_until("the report of the problem", async || {
         (gateway.scene.metrics().await.sum(metric_name, &[]) == Some(0.0)).then_some(())
     })
     .await;
     create("after-the-report").await;
 
     shared.server.start_again().await.unwrap();
-    let back = until("the database", async || {
+    let back = wait_until("the database", async || {
         (gateway.scene.metrics().await.sum(metric_name, &[]) == Some(1.0)).then_some(())
     });
     timeout(Duration::from_secs(30), back).await.unwrap();
-    run_command(&gateway.scene, "users create bob").await.succeeds();
+    run_command(&gateway.scene, "users create bob").await.assert_success();
     gateway.revoke().await;
-    gateway.run("get configmaps").await.fails_with(&["logged in"]);
+    gateway.run("get configmaps").await.assert_failure_with(&["logged in"]);
 }

@@ -6,11 +6,11 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{SOON, scene::GatewayScene};
-use crate::{cluster::TestCluster, process::until};
+use super::{RECONNECT_TIMEOUT, scene::GatewayScene};
+use crate::{cluster::TestCluster, process::wait_until};
 
 const WATCHES: usize = 100;
-const PAUSE: Duration = Duration::from_secs(5);
+const WRITE_INTERVAL: Duration = Duration::from_secs(5);
 
 pub(crate) async fn watches_stay_open(cluster: Arc<TestCluster>) {
     let limit = cluster.longest_watch;
@@ -30,33 +30,33 @@ async fn watch_for(gateway: &GatewayScene, limit: Duration) {
             "kind": "ConfigMap",
             "metadata": {"name": name, "labels": {"kind": kind}},
         });
-        gateway.scene.apply(&object).await.succeeds();
+        gateway.scene.apply(&object).await.assert_success();
     };
     create("busy-0".to_owned(), "busy").await;
     create("idle-0".to_owned(), "idle").await;
     let start =
         |kind: &str| gateway.start_kubectl(&format!("get configmaps --selector=kind={kind} --watch --output=name"));
     let (mut busy, mut idle) = (start("busy"), start("idle"));
-    busy.until("busy-0").await;
-    idle.until("idle-0").await;
+    busy.wait_for_line("busy-0").await;
+    idle.wait_for_line("idle-0").await;
     let begin = Instant::now();
     let mut number = 1;
     while begin.elapsed() < limit {
-        tokio::time::sleep(PAUSE.min(limit)).await;
+        tokio::time::sleep(WRITE_INTERVAL.min(limit)).await;
         let name = format!("busy-{number}");
         create(name.clone(), "busy").await;
-        busy.until(&name).await;
+        busy.wait_for_line(&name).await;
         number += 1;
     }
     create("idle-1".to_owned(), "idle").await;
-    idle.until("idle-1").await;
+    idle.wait_for_line("idle-1").await;
 }
 
 pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<TestCluster>) {
     let gateway = GatewayScene::start(cluster, true).await;
     let mut watches = open_watches(&gateway, WATCHES).await;
     for _ in 0..20 {
-        gateway.run("get configmaps").await.succeeds();
+        gateway.run("get configmaps").await.assert_success();
     }
     gateway.revoke().await;
     end_with_errors(&mut watches, WATCHES).await;
@@ -66,7 +66,7 @@ pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<TestClus
 pub(super) type RunningWatches = JoinSet<Result<admittance_tests::Reply, admittance_tests::Error>>;
 
 /// Opens watches for a label that no object has, so that they get no events.
-pub(super) fn watch(gateway: &GatewayScene, count: usize) -> RunningWatches {
+pub(super) fn start_watches(gateway: &GatewayScene, count: usize) -> RunningWatches {
     let path = gateway.path("configmaps?watch=true&timeoutSeconds=600&labelSelector=kind=none");
     let mut watches = JoinSet::new();
     for _ in 0..count {
@@ -78,8 +78,8 @@ pub(super) fn watch(gateway: &GatewayScene, count: usize) -> RunningWatches {
 
 /// Opens watches without events, and waits until the gateway has all of them.
 pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> RunningWatches {
-    let watches = watch(gateway, count);
-    until("the watches", async || {
+    let watches = start_watches(gateway, count);
+    wait_until("the watches", async || {
         let metrics = gateway.scene.metrics().await;
         let open = metrics.sum("admittance_http_streams_open", &[]);
         (open >= Some(u32::try_from(count).unwrap().into())).then_some(())
@@ -101,5 +101,5 @@ pub(super) async fn end_with_errors(watches: &mut RunningWatches, count: usize) 
         }
         ended_count
     };
-    assert_eq!(tokio::time::timeout(SOON, counting).await.unwrap(), count);
+    assert_eq!(tokio::time::timeout(RECONNECT_TIMEOUT, counting).await.unwrap(), count);
 }

@@ -8,13 +8,13 @@ use std::{
 
 use crate::{
     command::{Error, run_logged},
-    folders::{at, create_directory, remove_directory},
+    folders::{create_directory, file_error, remove_directory},
 };
 
 const REFLECT2: &str = "vendor/github.com/modern-go/reflect2";
 
 /// The path that the makefile of Kubernetes expects for the source in its Go workspace.
-const IN_WORKSPACE: &str = ".go/src/k8s.io/kubernetes";
+const WORKSPACE_LINK: &str = ".go/src/k8s.io/kubernetes";
 
 pub(super) struct BinarySource {
     pub(super) directory: PathBuf,
@@ -45,12 +45,12 @@ impl BinarySource {
         let mut copy = Command::new("cp");
         copy.arg("--recursive").args([reflect2, &replaced]);
         run_logged(&mut copy, &self.log)?;
-        fs::write(&marker, origin).map_err(at(&marker))
+        fs::write(&marker, origin).map_err(file_error(&marker))
     }
 
     pub(super) fn compile(&self, name: &str) -> Result<PathBuf, Error> {
         create_directory(&self.home)?;
-        let workspace = self.directory.join(IN_WORKSPACE);
+        let workspace = self.directory.join(WORKSPACE_LINK);
         if let Some(parent) = workspace.parent() {
             create_directory(parent)?;
         }
@@ -83,7 +83,7 @@ impl BinarySource {
             .env_remove("MAKELEVEL");
         run_logged(&mut make, &self.log)?;
         let platforms = self.directory.join("_output/local/bin");
-        find(&platforms, name).ok_or_else(|| {
+        find_program(&platforms, name).ok_or_else(|| {
             Error::Missing(format!(
                 "make did not create {name} under {}; its output is in {}",
                 platforms.display(),
@@ -101,7 +101,7 @@ pub(super) fn version(archive: &Path) -> Option<String> {
     Some(version.to_owned())
 }
 
-fn find(platforms: &Path, name: &str) -> Option<PathBuf> {
+fn find_program(platforms: &Path, name: &str) -> Option<PathBuf> {
     let folders = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect()

@@ -7,13 +7,13 @@ use std::{
 use super::{PackageContents, VERSION, copy_all, output, tar_gz, write};
 use crate::{
     command::{Error, root, run},
-    folders::{at, copy_into, create_directory},
+    folders::{copy_into, create_directory, file_error},
 };
 
 /// Writes the Debian package: an `ar` archive that contains two `tar` archives, as described in `deb(5)`.
 pub(super) fn package(contents: &PackageContents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
     let tree = staging.join("debian");
-    fill(contents, &tree)?;
+    fill_tree(contents, &tree)?;
     let parts = staging.join("deb");
     write(&parts.join("debian-binary"), "2.0\n")?;
     tar_gz(&tree, &parts.join("data.tar.gz"))?;
@@ -29,7 +29,7 @@ pub(super) fn package(contents: &PackageContents, staging: &Path, to: &Path) -> 
     Ok(package)
 }
 
-fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
+fn fill_tree(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
     let [bash, zsh, fish] = &contents.completions;
     for (file, directory) in [
         (&contents.program, "usr/bin"),
@@ -48,8 +48,11 @@ fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
     gzip.args(["-9", "--no-name", "--recursive"]).arg(&pages);
     run(&mut gzip)?;
     let licence = tree.join("usr/share/doc/admittance/copyright");
-    write(&licence, fs::read(&contents.licence).map_err(at(&contents.licence))?)?;
-    let unit = fs::read_to_string(&contents.unit).map_err(at(&contents.unit))?;
+    write(
+        &licence,
+        fs::read(&contents.licence).map_err(file_error(&contents.licence))?,
+    )?;
+    let unit = fs::read_to_string(&contents.unit).map_err(file_error(&contents.unit))?;
     write(
         &tree.join("usr/lib/systemd/system/admittance.service"),
         unit.replace("/usr/local/bin/", "/usr/bin/"),
@@ -58,7 +61,7 @@ fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
 }
 
 fn control_file(contents: &PackageContents) -> Result<String, Error> {
-    let program = fs::read(&contents.program).map_err(at(&contents.program))?;
+    let program = fs::read(&contents.program).map_err(file_error(&contents.program))?;
     let size = program.len() / 1024;
     let architecture = contents.machine.debian_name();
     let glibc = newest_glibc(&program).map_or_else(String::new, |version| format!(" (>= {version})"));

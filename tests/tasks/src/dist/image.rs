@@ -8,7 +8,7 @@ use std::{
 use super::{PackageContents, VERSION, compress, copy_all, output, pack, sha256, tar, write};
 use crate::{
     command::{Error, run},
-    folders::{at, copy_into, create_directory},
+    folders::{copy_into, create_directory, file_error},
 };
 
 /// The user that runs the program in the image. `admittance kubernetes manifests` uses it, too.
@@ -20,7 +20,7 @@ const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Writes the image as an archive in the OCI layout, from which `skopeo`, `podman load` and `docker load` can read it.
 pub(super) fn layout(contents: &PackageContents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
     let tree = staging.join("image");
-    fill(contents, &tree)?;
+    fill_tree(contents, &tree)?;
     let layout = staging.join("oci");
     let blobs = Blobs(layout.join("blobs/sha256"));
     create_directory(&blobs.0)?;
@@ -68,7 +68,7 @@ pub(super) fn layout(contents: &PackageContents, staging: &Path, to: &Path) -> R
     Ok(image)
 }
 
-fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
+fn fill_tree(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
     let programs = tree.join("usr/local/bin");
     create_directory(&programs)?;
     copy_into(&contents.program, &programs)?;
@@ -111,7 +111,7 @@ struct LayoutBlob {
 impl Blobs {
     fn add(&self, file: &Path) -> Result<LayoutBlob, Error> {
         let digest = sha256(file)?;
-        let size = fs::copy(file, self.0.join(&digest)).map_err(at(file))?;
+        let size = fs::copy(file, self.0.join(&digest)).map_err(file_error(file))?;
         Ok(LayoutBlob { digest, size })
     }
 }

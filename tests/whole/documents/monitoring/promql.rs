@@ -17,7 +17,7 @@ pub(super) struct Selector {
 }
 
 /// PromQL keywords after which labels follow in parentheses.
-const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+const GROUPING_KEYWORDS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 
 const OPERATORS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];
 
@@ -34,8 +34,8 @@ impl PromqlExpression {
                 rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.')
             } else if first == '[' {
                 rest.split_once(']').unwrap().1
-            } else if is_of_word(first) {
-                parsed.word(rest)
+            } else if is_word_character(first) {
+                parsed.read_word(rest)
             } else {
                 &rest[first.len_utf8()..]
             };
@@ -46,21 +46,21 @@ impl PromqlExpression {
 
     /// Reads a word from the start of the text. If labels or label matchers follow the word, reads them as well.
     /// Returns the rest of the text.
-    fn word<'t>(&mut self, text: &'t str) -> &'t str {
-        let (word, rest) = word_of(text);
+    fn read_word<'t>(&mut self, text: &'t str) -> &'t str {
+        let (word, rest) = split_word(text);
         let rest = rest.trim_start();
-        if GROUPING.contains(&word) {
+        if GROUPING_KEYWORDS.contains(&word) {
             let (labels, rest) = rest.strip_prefix('(').unwrap().split_once(')').unwrap();
             let labels = labels.split(',').map(|label| label.trim().to_owned());
             self.groupings.extend(labels);
             return rest;
         }
-        let is_function = rest.starts_with('(') || GROUPING.contains(&word_of(rest).0);
+        let is_function = rest.starts_with('(') || GROUPING_KEYWORDS.contains(&split_word(rest).0);
         if OPERATORS.contains(&word) || is_function {
             return rest;
         }
         let (matchers, rest) = match rest.strip_prefix('{') {
-            Some(rest) => matchers(rest),
+            Some(rest) => parse_matchers(rest),
             None => (Vec::new(), rest),
         };
         self.selectors.push(Selector {
@@ -72,14 +72,14 @@ impl PromqlExpression {
 }
 
 /// Parses the label matchers behind a `{`. Returns them, and the text behind the `}`.
-fn matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
+fn parse_matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
     let mut matchers = Vec::new();
     loop {
         text = text.trim_start_matches([',', ' ']);
         if let Some(rest) = text.strip_prefix('}') {
             return (matchers, rest);
         }
-        let (label, rest) = word_of(text);
+        let (label, rest) = split_word(text);
         let rest = rest.trim_start_matches(['=', '~', '!', ' ']);
         let (value, rest) = rest.strip_prefix('"').unwrap().split_once('"').unwrap();
         matchers.push((label.to_owned(), value.to_owned()));
@@ -87,12 +87,12 @@ fn matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
     }
 }
 
-fn is_of_word(c: char) -> bool {
+fn is_word_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-fn word_of(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()))
+fn split_word(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c| !is_word_character(c)).unwrap_or(text.len()))
 }
 
 #[test]

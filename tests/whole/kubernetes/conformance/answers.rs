@@ -30,12 +30,12 @@ const NO_EXPLANATION: &str = "the webhook denied the request without explanation
 /// expected result). In an answer, `UID` stands for the uid of the request.
 type AnswerRow = (&'static str, &'static str, &'static str, Value, ExpectedAnswer);
 
-fn patch() -> Value {
+fn encoded_patch() -> Value {
     let patch = json!([{"op": "add", "path": "/metadata/labels/added", "value": "test"}]);
     json!(BASE64_STANDARD.encode(patch.to_string()))
 }
 
-fn answer(version: &str, response: &Value) -> Value {
+fn answer_with_response(version: &str, response: &Value) -> Value {
     json!({
         "apiVersion": format!("admission.k8s.io/{version}"), "kind": "AdmissionReview", "response": response,
     })
@@ -48,18 +48,18 @@ fn allow_answer(version: &str, with: &Value) -> Value {
         .as_object_mut()
         .unwrap()
         .extend(with.as_object().unwrap().clone());
-    answer(version, &response)
+    answer_with_response(version, &response)
 }
 
-fn answers() -> Vec<AnswerRow> {
+fn answer_rows() -> Vec<AnswerRow> {
     const MUTATING: &str = "Mutating";
     const VALIDATING: &str = "Validating";
     let none = json!({});
     let noted = json!({"auditAnnotations": {"foo": "bar"}});
-    let patched = json!({"patch": patch(), "patchType": "JSONPatch"});
+    let patched = json!({"patch": encoded_patch(), "patchType": "JSONPatch"});
     let deny_answer = |version| {
         let status = json!({"status": "Failure", "message": "unauthorized", "code": 401});
-        answer(version, &json!({"uid": "UID", "allowed": false, "status": status}))
+        answer_with_response(version, &json!({"uid": "UID", "allowed": false, "status": status}))
     };
     let typed = |api_version: &str, kind: &str| {
         json!({
@@ -105,14 +105,14 @@ fn answers() -> Vec<AnswerRow> {
             "C5.11",
             MUTATING,
             "v1",
-            answer("v1", &json!(null)),
+            answer_with_response("v1", &json!(null)),
             Invalid("`response` is absent"),
         ),
         (
             "C5.12",
             VALIDATING,
             "v1beta1",
-            answer("v1beta1", &json!(null)),
+            answer_with_response("v1beta1", &json!(null)),
             Invalid("`response` is absent"),
         ),
         (
@@ -147,7 +147,7 @@ fn answers() -> Vec<AnswerRow> {
             "C5.17",
             MUTATING,
             "v1",
-            allow_answer("v1", &json!({"patch": patch()})),
+            allow_answer("v1", &json!({"patch": encoded_patch()})),
             Invalid("no `response.patchType`"),
         ),
         (
@@ -161,14 +161,14 @@ fn answers() -> Vec<AnswerRow> {
             "C5.19",
             MUTATING,
             "v1",
-            allow_answer("v1", &json!({"patch": patch(), "patchType": ""})),
+            allow_answer("v1", &json!({"patch": encoded_patch(), "patchType": ""})),
             Invalid("`response.patchType` is empty"),
         ),
         (
             "C5.20",
             MUTATING,
             "v1",
-            allow_answer("v1", &json!({"patch": patch(), "patchType": "MergePatch"})),
+            allow_answer("v1", &json!({"patch": encoded_patch(), "patchType": "MergePatch"})),
             Invalid("\"MergePatch\""),
         ),
         (
@@ -210,21 +210,22 @@ fn answers() -> Vec<AnswerRow> {
             "C5.26",
             MUTATING,
             "v1beta1",
-            allow_answer("v1beta1", &json!({"patch": patch(), "patchType": ""})),
+            allow_answer("v1beta1", &json!({"patch": encoded_patch(), "patchType": ""})),
             Changed,
         ),
         (
             "C5.27",
             MUTATING,
             "v1beta1",
-            allow_answer("v1beta1", &json!({"patch": patch(), "patchType": "MergePatch"})),
+            allow_answer("v1beta1", &json!({"patch": encoded_patch(), "patchType": "MergePatch"})),
             Changed,
         ),
     ]
 }
 
-fn denials() -> Vec<AnswerRow> {
-    let deny_answer = |status: Value| answer("v1", &json!({"uid": "UID", "allowed": false, "status": status}));
+fn denial_rows() -> Vec<AnswerRow> {
+    let deny_answer =
+        |status: Value| answer_with_response("v1", &json!({"uid": "UID", "allowed": false, "status": status}));
     let rows = [
         ("C6.1", json!(null), Denied(400, "", NO_EXPLANATION)),
         (
@@ -266,7 +267,7 @@ fn denials() -> Vec<AnswerRow> {
 
 #[tokio::test]
 async fn answers_of_webhooks_are_validated() {
-    let rows = [answers(), denials()].concat();
+    let rows = [answer_rows(), denial_rows()].concat();
     let directory = tempfile::tempdir().unwrap();
     let hook_rows = rows.clone();
     let hooks = Hooks::start(directory.path(), move |call, _| {
@@ -284,7 +285,7 @@ async fn answers_of_webhooks_are_validated() {
         let webhook = hooks.webhook("answers", &format!("/{name}"), &with);
         documents += &configuration(phase, &name, &[webhook]);
     }
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     for (name, phase, _, _, expected) in &rows {
         let root = if *phase == "Mutating" { "mutate" } else { "validate" };
         let path = format!("/{root}/{}", name.to_lowercase());
@@ -299,7 +300,7 @@ async fn answers_of_webhooks_are_validated() {
                 "{name}: {verdict:?}"
             ),
             Changed => {
-                let object = verdict.applied_to(&review["request"]["object"]);
+                let object = verdict.patched_object(&review["request"]["object"]);
                 assert_eq!(
                     object["metadata"]["labels"],
                     json!({"remove": "me", "added": "test"}),
@@ -332,7 +333,7 @@ async fn answers_of_webhooks_are_validated() {
             );
         }
     }
-    let request_rows = requests().await;
+    let request_rows = check_requests().await;
     assert_rows(
         "C5",
         rows.iter()
@@ -348,7 +349,7 @@ async fn answers_of_webhooks_are_validated() {
     );
 }
 
-async fn requests() -> [&'static str; 4] {
+async fn check_requests() -> [&'static str; 4] {
     let directory = tempfile::tempdir().unwrap();
     let directory = &directory;
     let unknown = |versions: Value| async move {
@@ -382,7 +383,7 @@ async fn requests() -> [&'static str; 4] {
         );
         documents += &configuration("Mutating", version, &[webhook]);
     }
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     let scale = ReviewedResource {
         operation: "UPDATE",
         resource: "apps/v1/deployments/scale",

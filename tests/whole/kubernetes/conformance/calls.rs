@@ -8,19 +8,21 @@ use tokio::task::JoinSet;
 use super::assert_rows;
 use crate::kubernetes::{
     hooks::{Arrivals, HookAnswer, HookCall, Hooks, configuration, rule},
-    server::{POD, ReviewedResource, Server, request},
+    server::{POD, ReviewedResource, Server, review_request},
 };
 
-const CALLS: usize = 10;
+const CALL_COUNT: usize = 10;
 
-async fn together(_: HookCall, mut arrivals: Arrivals) -> HookAnswer {
+async fn answer_together(_: HookCall, mut arrivals: Arrivals) -> HookAnswer {
     let arrived = arrivals.count("/together");
-    arrivals.reach("/together", arrived.next_multiple_of(CALLS)).await;
+    arrivals
+        .wait_for("/together", arrived.next_multiple_of(CALL_COUNT))
+        .await;
     HookAnswer::allow()
 }
 
 /// Sends a review to each of these chains in turn. Returns the index of each webhook call's connection.
-async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usize> {
+async fn connections_one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usize> {
     for chain in chains {
         let verdict = server.review(&format!("/validate/{chain}"), &POD.review(chain)).await;
         assert!(verdict.is_allowed(), "{chain}: {verdict:?}");
@@ -31,24 +33,24 @@ async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usiz
 #[tokio::test]
 async fn webhook_connections_are_pooled_by_server_and_authority() {
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Hooks::over(&["h2"], directory.path(), |_, _| async { HookAnswer::allow() }).await;
-    let at_url = json!({"clientConfig": hooks.by_url("/allow")});
+    let hooks = Hooks::start_with_protocols(&["h2"], directory.path(), |_, _| async { HookAnswer::allow() }).await;
+    let at_url = json!({"clientConfig": hooks.client_by_url("/allow")});
     let documents = configuration("Validating", "c3.1", &[hooks.webhook("a", "/allow", &json!({}))])
         + &*configuration("Validating", "c3.2", &[hooks.webhook("a", "/other", &json!({}))])
         + &*configuration("Validating", "c3.3", &[hooks.webhook("b", "/allow", &json!({}))])
         + &*configuration("Validating", "c3.4", &[hooks.webhook("a", "", &at_url)])
         + &*configuration("Validating", "c3.5", &[hooks.webhook("a", "", &at_url)]);
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     let rows = ["c3.1", "c3.2", "c3.3", "c3.4", "c3.5"];
-    assert_eq!(one_by_one(&server, &hooks, &rows).await, [0, 0, 0, 1, 1]);
+    assert_eq!(connections_one_by_one(&server, &hooks, &rows).await, [0, 0, 0, 1, 1]);
     assert_rows("C3", ["C3.1", "C3.2", "C3.3", "C3.4", "C3.5"]);
 }
 
 /// Sends concurrent reviews. Returns the indices of the connections on which the webhook was called.
-async fn at_once(server: &Arc<Server>, hooks: &Hooks) -> BTreeSet<usize> {
+async fn connections_at_once(server: &Arc<Server>, hooks: &Hooks) -> BTreeSet<usize> {
     let earlier_count = hooks.calls("/").len();
     let mut tasks = JoinSet::new();
-    for number in 0..CALLS {
+    for number in 0..CALL_COUNT {
         let server = server.clone();
         tasks.spawn(async move {
             let review = POD.review(&format!("u{number}"));
@@ -57,41 +59,41 @@ async fn at_once(server: &Arc<Server>, hooks: &Hooks) -> BTreeSet<usize> {
     }
     tasks.join_all().await;
     let calls = hooks.calls("/");
-    assert_eq!(calls.len(), earlier_count + CALLS);
+    assert_eq!(calls.len(), earlier_count + CALL_COUNT);
     calls[earlier_count..].iter().map(|call| call.connection).collect()
 }
 
-async fn calling_together(protocol: &str) -> (Arc<Server>, Hooks) {
+async fn start_together(protocol: &str) -> (Arc<Server>, Hooks) {
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Hooks::over(&[protocol], directory.path(), together).await;
+    let hooks = Hooks::start_with_protocols(&[protocol], directory.path(), answer_together).await;
     let with = json!({"timeoutSeconds": 30});
     let documents = configuration("Validating", "together", &[hooks.webhook("a", "/together", &with)])
         + &*configuration("Validating", "first", &[hooks.webhook("a", "/first", &with)]);
-    let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve());
+    let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve_config());
     (Arc::new(Server::start(&additions, &documents).await), hooks)
 }
 
 #[tokio::test]
 async fn ten_webhook_calls_run_concurrently() {
-    let (server, hooks) = calling_together("http/1.1").await;
-    let opened = at_once(&server, &hooks).await;
-    assert_eq!(opened.len(), CALLS, "none waits for another");
+    let (server, hooks) = start_together("http/1.1").await;
+    let opened = connections_at_once(&server, &hooks).await;
+    assert_eq!(opened.len(), CALL_COUNT, "none waits for another");
     // A connection returns to the pool a moment after its reply. If the next calls begin before that, they open new
     // connections. So the calls are repeated five times, and at least once, they must open no connection.
     let mut earlier_connections = opened;
     let mut opens_none = false;
     for _ in 0..5 {
-        let used_connections = at_once(&server, &hooks).await;
+        let used_connections = connections_at_once(&server, &hooks).await;
         opens_none |= used_connections.is_subset(&earlier_connections);
         earlier_connections.extend(used_connections);
     }
     assert!(opens_none, "{earlier_connections:?}");
 
-    let (server, hooks) = calling_together("h2").await;
+    let (server, hooks) = start_together("h2").await;
     // The first call opens a connection and agrees with the server on HTTP/2, so later calls can share it.
-    one_by_one(&server, &hooks, &["first"]).await;
+    connections_one_by_one(&server, &hooks, &["first"]).await;
     for _ in 0..2 {
-        assert_eq!(at_once(&server, &hooks).await, BTreeSet::from([0]));
+        assert_eq!(connections_at_once(&server, &hooks).await, BTreeSet::from([0]));
     }
     webhook_configurations_and_access_reviews_call_no_webhook().await;
     assert_rows("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
@@ -107,7 +109,7 @@ async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     .await;
     let documents = configuration("Mutating", "broken", &[hooks.webhook("a", "/broken", &json!({}))])
         + &*configuration("Validating", "broken", &[hooks.webhook("a", "/broken", &json!({}))]);
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     for (operation, resource, kind) in [
         (
             "DELETE",
@@ -175,7 +177,7 @@ async fn a_dry_run_refused_for_side_effects_calls_no_webhook() {
     let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::allow() }).await;
     let with = json!({"sideEffects": "Some"});
     let documents = configuration("Validating", "some", &[hooks.webhook("a", "/some", &with)]);
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     let mut review = POD.review("dry");
     review["request"]["dryRun"] = json!(true);
     assert_eq!(server.review("/admit", &review).await.code(), 400);
@@ -235,14 +237,14 @@ async fn webhooks_get_the_timeout_of_the_caller() {
                 webhook("/late/2-not-called", 20, "Ignore"),
             ],
         );
-    let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve());
+    let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve_config());
     let server = Server::start(&additions, &documents).await;
     let send = async |path: &str, reviewed: ReviewedResource<'_>| {
         let url = server.program.tls_url(path);
         let review = reviewed.review(path);
         server
             .client
-            .send(request(&url, &review))
+            .send(review_request(&url, &review))
             .await
             .unwrap()
             .json()

@@ -25,7 +25,7 @@ use ExpectedMatch::{Called, Ignored, Refused, Skipped};
 
 const TRUE: &str = "true";
 const FALSE: &str = "false";
-const FAILS: &str = "object.missing == 1";
+const FAILING: &str = "object.missing == 1";
 
 /// (case of the conformance list, expressions of the match conditions, failurePolicy, expected result)
 const ROWS: [(&str, &[&str], Option<&str>, ExpectedMatch); 19] = [
@@ -35,22 +35,22 @@ const ROWS: [(&str, &[&str], Option<&str>, ExpectedMatch); 19] = [
     ("C10.4", &[FALSE, TRUE, TRUE], None, Skipped),
     ("C10.5", &[TRUE, FALSE, TRUE], None, Skipped),
     ("C10.6", &[TRUE, TRUE, FALSE], None, Skipped),
-    ("C10.7", &[FAILS], None, Refused),
-    ("C10.8", &[FAILS], Some("Fail"), Refused),
-    ("C10.9", &[FAILS], Some("Ignore"), Ignored),
-    ("C10.10", &[TRUE, FAILS, FALSE], None, Skipped),
-    ("C10.11", &[TRUE, FAILS, FALSE], Some("Fail"), Skipped),
-    ("C10.12", &[TRUE, FAILS, FALSE], Some("Ignore"), Skipped),
-    ("C10.13", &[TRUE, FAILS], None, Refused),
-    ("C10.14", &[TRUE, FAILS], Some("Fail"), Refused),
-    ("C10.15", &[TRUE, FAILS], Some("Ignore"), Ignored),
+    ("C10.7", &[FAILING], None, Refused),
+    ("C10.8", &[FAILING], Some("Fail"), Refused),
+    ("C10.9", &[FAILING], Some("Ignore"), Ignored),
+    ("C10.10", &[TRUE, FAILING, FALSE], None, Skipped),
+    ("C10.11", &[TRUE, FAILING, FALSE], Some("Fail"), Skipped),
+    ("C10.12", &[TRUE, FAILING, FALSE], Some("Ignore"), Skipped),
+    ("C10.13", &[TRUE, FAILING], None, Refused),
+    ("C10.14", &[TRUE, FAILING], Some("Fail"), Refused),
+    ("C10.15", &[TRUE, FAILING], Some("Ignore"), Ignored),
     ("C10.16", &["object.metadata.namespace != 'kube-system'"], None, Called),
     ("C10.16", &["object.metadata.namespace != 'test'"], None, Skipped),
     ("C10.17", &["oldObject == null"], None, Called),
     ("C10.17", &["oldObject != null"], None, Skipped),
 ];
 
-fn conditions(expressions: &[&str]) -> Value {
+fn match_conditions(expressions: &[&str]) -> Value {
     let condition = |(index, expression)| json!({"name": format!("c{index}"), "expression": expression});
     expressions.iter().enumerate().map(condition).collect()
 }
@@ -63,7 +63,7 @@ async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
     let configuration_name = |index: usize, row: &str| format!("{index}.{}", row.to_lowercase());
     for phase in ["Mutating", "Validating"] {
         for (index, (row, expressions, policy, _)) in ROWS.iter().enumerate() {
-            let mut with = json!({"matchConditions": conditions(expressions)});
+            let mut with = json!({"matchConditions": match_conditions(expressions)});
             if let Some(policy) = policy {
                 with["failurePolicy"] = json!(policy);
             }
@@ -72,7 +72,7 @@ async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
             documents += &configuration(phase, &name, &[hooks.webhook("a", &path, &with)]);
         }
     }
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     for (root, phase) in [("mutate", "mutating"), ("validate", "validating")] {
         for (index, (row, .., expected)) in ROWS.iter().enumerate() {
             let name = configuration_name(index, row);
@@ -91,7 +91,7 @@ async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
                 assert_eq!(verdict.code(), 403, "{case}");
                 assert_eq!(verdict.response["status"]["reason"], "Forbidden", "{case}");
                 let message = verdict.message();
-                let words = format!("expression '{FAILS}' resulted in error: no such key: missing");
+                let words = format!("expression '{FAILING}' resulted in error: no such key: missing");
                 assert!(message.contains(&words), "{case}: {message}");
             }
         }
@@ -101,9 +101,9 @@ async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
 }
 
 /// (case of the conformance list, match conditions, error message if the program rejects them)
-fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
+fn condition_rows() -> Vec<(&'static str, Value, Option<&'static str>)> {
     let single_condition = |name: &str, expression: &str| json!([{"name": name, "expression": expression}]);
-    let repeated_conditions = |count: usize| conditions(&vec![TRUE; count]);
+    let repeated_conditions = |count: usize| match_conditions(&vec![TRUE; count]);
     vec![
         ("C10.20", single_condition("a", "true"), None),
         (
@@ -165,7 +165,7 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
 /// Checks for each case that the program accepts or rejects its match conditions, and returns the names of the cases.
 async fn check_documents(hooks: &Hooks) -> Vec<&'static str> {
     let directory = tempfile::tempdir().unwrap();
-    let documents = documents();
+    let documents = condition_rows();
     for (row, conditions, _) in &documents {
         let with = json!({"matchConditions": conditions});
         let document = configuration("Validating", &row.to_lowercase(), &[hooks.webhook("a", "/a", &with)]);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::assert_rows;
 use crate::kubernetes::{
-    hooks::{HookAnswer, Hooks, anything, configuration, rule},
+    hooks::{HookAnswer, Hooks, configuration, match_all_rule, rule},
     server::{POD, ReviewedResource, Server},
 };
 
@@ -38,7 +38,7 @@ fn rows() -> Vec<DispatchRow> {
     const EQUIVALENT: Option<&str> = Some("Equivalent");
     let mut rows: Vec<DispatchRow> = vec![
         ("C11.1", "v1", EQUIVALENT, vec![], DEPLOYMENT, false),
-        ("C11.3", "v1", EQUIVALENT, vec![anything()], DEPLOYMENT, true),
+        ("C11.3", "v1", EQUIVALENT, vec![match_all_rule()], DEPLOYMENT, true),
         (
             "C11.4",
             "v1",
@@ -80,7 +80,7 @@ async fn webhooks_are_selected_by_rules_without_converting_objects() {
         documents += &configuration("Validating", &name, &[webhook])
             .replace(&format!("{group}/v1"), &format!("{group}/{version}"));
     }
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     for (name, .., reviewed, is_called) in &rows {
         let configuration_name = name.to_lowercase();
         let review = reviewed.review(name);
@@ -94,12 +94,12 @@ async fn webhooks_are_selected_by_rules_without_converting_objects() {
         assert_eq!(sent_request, is_called.then_some(&review["request"]), "{name}");
         assert!(exact_calls.next().is_none(), "{name}: called once");
     }
-    let conditions = conditions().await;
+    let conditions = check_conditions().await;
     let names = rows.iter().map(|(name, ..)| *name);
     assert_rows("C11", names.chain(conditions));
 }
 
-async fn conditions() -> [&'static str; 3] {
+async fn check_conditions() -> [&'static str; 3] {
     const ROWS: [(&str, &str, usize, u64); 3] = [
         ("C11.13", "object.metadata.name == 'web'", 1, 0),
         ("C11.14", "object.metadata.name != 'web'", 0, 0),
@@ -116,7 +116,7 @@ async fn conditions() -> [&'static str; 3] {
         let row = row.to_lowercase();
         documents += &configuration("Validating", &row, &[hooks.webhook("a", &format!("/{row}"), &with)]);
     }
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     for (row, _, calls, code) in ROWS {
         let configuration_name = row.to_lowercase();
         let verdict = server

@@ -26,17 +26,17 @@ use RowStatus::{Differs, Met, MetBy, MetIn, Outside};
 /// (name of the case, behaviour of kube-apiserver, how Admittance compares)
 pub(super) type ConformanceRow = (&'static str, &'static str, RowStatus);
 
-const MATCHING: &str = "host/admission/tests/matching.rs";
+const MATCHING_TESTS: &str = "host/admission/tests/matching.rs";
 
-const BUDGETS: &str = "host/conditions/src/tests/hostile.rs";
+const BUDGET_TESTS: &str = "host/conditions/src/tests/hostile.rs";
 
-const METRICS: &str = "the API server's metrics; stages have their own, by chain and stage";
+const METRICS_REASON: &str = "the API server's metrics; stages have their own, by chain and stage";
 const NO_IN_TREE: &str = "there are no in-tree plugins here: the API server runs them around us";
 const NO_CONVERSION: &str = "the object stays in the version in which it arrived; only the API server can convert it, \
                              and does so for the rules by which it calls us";
-const READ_FIRST: &str = "reported when the document is read, and the previous definitions stay live";
+const REPORTED_ON_READ: &str = "reported when the document is read, and the previous definitions stay live";
 
-pub(super) const LIST: &[ConformanceRow] = &[
+pub(super) const CONFORMANCE_ROWS: &[ConformanceRow] = &[
     // Group C1 of the cases: webhooks that do not change the object, in both phases (mutating and validating) and with
     // both versions of AdmissionReview.
     ("C1.1", "no rule matches: allowed, not called", Met),
@@ -59,7 +59,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
     (
         "C1.10",
         "a client configuration that cannot work: 500",
-        Differs(READ_FIRST),
+        Differs(REPORTED_ON_READ),
     ),
     ("C1.11", "the answer is not HTTP: 500", Met),
     ("C1.12", "allowed, by URL", Met),
@@ -107,7 +107,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
     (
         "C2.8",
         "a client configuration that cannot work: 500",
-        Differs(READ_FIRST),
+        Differs(REPORTED_ON_READ),
     ),
     ("C2.9", "the answer is not HTTP: 500", Met),
     ("C2.10", "a label is removed, dry run, side effects Unknown: 400", Met),
@@ -162,12 +162,12 @@ pub(super) const LIST: &[ConformanceRow] = &[
     (
         "C4.1",
         "the time of a mutating admission is the sum of its matching webhooks",
-        Outside(METRICS),
+        Outside(METRICS_REASON),
     ),
     (
         "C4.2",
         "that of a validating admission is at least that of its slowest webhook",
-        Outside(METRICS),
+        Outside(METRICS_REASON),
     ),
     ("C4.3", "if a dry run is refused, nothing was called", Met),
     // Group C5 of the cases: valid and invalid answers of webhooks.
@@ -206,11 +206,15 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ("C5.25", "v1beta1, validating: a patch is ignored", Met),
     ("C5.26", "v1beta1: an empty type does not matter", Met),
     ("C5.27", "v1beta1: an unknown type does not matter", Met),
-    ("C5.28", "no version of AdmissionReview: an error", Differs(READ_FIRST)),
+    (
+        "C5.28",
+        "no version of AdmissionReview: an error",
+        Differs(REPORTED_ON_READ),
+    ),
     (
         "C5.29",
         "only unknown versions of AdmissionReview: an error",
-        Differs(READ_FIRST),
+        Differs(REPORTED_ON_READ),
     ),
     (
         "C5.30",
@@ -237,47 +241,63 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ("C6.12", "`status: Success`: Failure", Met),
     ("C6.13", "`status: Failure` stays", Met),
     // Group C7 of the cases: which requests the rules of a webhook match.
-    ("C7.1", "any group", MetIn(MATCHING)),
-    ("C7.2", "one group", MetIn(MATCHING)),
-    ("C7.3", "any version", MetIn(MATCHING)),
-    ("C7.4", "one version", MetIn(MATCHING)),
-    ("C7.5", "any operation", MetIn(MATCHING)),
-    ("C7.6", "CREATE", MetIn(MATCHING)),
-    ("C7.7", "UPDATE", MetIn(MATCHING)),
-    ("C7.8", "DELETE", MetIn(MATCHING)),
-    ("C7.9", "CONNECT", MetIn(MATCHING)),
-    ("C7.10", "two operations", MetIn(MATCHING)),
-    ("C7.11", "`*`: resources without subresources", MetIn(MATCHING)),
-    ("C7.12", "`r/*`: a resource with its subresources", MetIn(MATCHING)),
-    ("C7.13", "`r/*` and another resource", MetIn(MATCHING)),
-    ("C7.14", "subresources of any resource", MetIn(MATCHING)),
+    ("C7.1", "any group", MetIn(MATCHING_TESTS)),
+    ("C7.2", "one group", MetIn(MATCHING_TESTS)),
+    ("C7.3", "any version", MetIn(MATCHING_TESTS)),
+    ("C7.4", "one version", MetIn(MATCHING_TESTS)),
+    ("C7.5", "any operation", MetIn(MATCHING_TESTS)),
+    ("C7.6", "CREATE", MetIn(MATCHING_TESTS)),
+    ("C7.7", "UPDATE", MetIn(MATCHING_TESTS)),
+    ("C7.8", "DELETE", MetIn(MATCHING_TESTS)),
+    ("C7.9", "CONNECT", MetIn(MATCHING_TESTS)),
+    ("C7.10", "two operations", MetIn(MATCHING_TESTS)),
+    ("C7.11", "`*`: resources without subresources", MetIn(MATCHING_TESTS)),
+    (
+        "C7.12",
+        "`r/*`: a resource with its subresources",
+        MetIn(MATCHING_TESTS),
+    ),
+    ("C7.13", "`r/*` and another resource", MetIn(MATCHING_TESTS)),
+    ("C7.14", "subresources of any resource", MetIn(MATCHING_TESTS)),
     (
         "C7.15",
         "scope Cluster: Namespaces too, with or without a namespace",
-        MetIn(MATCHING),
+        MetIn(MATCHING_TESTS),
     ),
-    ("C7.16", "scope Namespaced: the rest", MetIn(MATCHING)),
-    ("C7.17", "scope *: all", MetIn(MATCHING)),
+    ("C7.16", "scope Namespaced: the rest", MetIn(MATCHING_TESTS)),
+    ("C7.17", "scope *: all", MetIn(MATCHING_TESTS)),
     // Group C8 of the cases: the labels with which a namespaceSelector is compared.
-    ("C8.1", "a Namespace is created: its own", MetIn(MATCHING)),
-    ("C8.2", "a Namespace is changed: its own new ones", MetIn(MATCHING)),
-    ("C8.3", "a Namespace is deleted: the stored ones", MetIn(MATCHING)),
-    ("C8.4", "a subresource of a Namespace: the stored ones", MetIn(MATCHING)),
-    ("C8.5", "a Pod: those of its namespace", MetIn(MATCHING)),
-    ("C8.6", "a Node: matches always", MetIn(MATCHING)),
+    ("C8.1", "a Namespace is created: its own", MetIn(MATCHING_TESTS)),
+    (
+        "C8.2",
+        "a Namespace is changed: its own new ones",
+        MetIn(MATCHING_TESTS),
+    ),
+    ("C8.3", "a Namespace is deleted: the stored ones", MetIn(MATCHING_TESTS)),
+    (
+        "C8.4",
+        "a subresource of a Namespace: the stored ones",
+        MetIn(MATCHING_TESTS),
+    ),
+    ("C8.5", "a Pod: those of its namespace", MetIn(MATCHING_TESTS)),
+    ("C8.6", "a Node: matches always", MetIn(MATCHING_TESTS)),
     // Group C9 of the cases: which requests an objectSelector matches.
-    ("C9.1", "the empty selector matches", MetIn(MATCHING)),
-    ("C9.2", "it matches without an object", MetIn(MATCHING)),
-    ("C9.3", "it matches an object without metadata", MetIn(MATCHING)),
-    ("C9.4", "NotIn matches the new object", MetIn(MATCHING)),
-    ("C9.5", "NotIn matches the old object of a deletion", MetIn(MATCHING)),
+    ("C9.1", "the empty selector matches", MetIn(MATCHING_TESTS)),
+    ("C9.2", "it matches without an object", MetIn(MATCHING_TESTS)),
+    ("C9.3", "it matches an object without metadata", MetIn(MATCHING_TESTS)),
+    ("C9.4", "NotIn matches the new object", MetIn(MATCHING_TESTS)),
+    (
+        "C9.5",
+        "NotIn matches the old object of a deletion",
+        MetIn(MATCHING_TESTS),
+    ),
     (
         "C9.6",
         "the new object has the label that is left out: no",
-        MetIn(MATCHING),
+        MetIn(MATCHING_TESTS),
     ),
-    ("C9.7", "the old object of a deletion has it: no", MetIn(MATCHING)),
-    ("C9.8", "an object without metadata: no", MetIn(MATCHING)),
+    ("C9.7", "the old object of a deletion has it: no", MetIn(MATCHING_TESTS)),
+    ("C9.8", "an object without metadata: no", MetIn(MATCHING_TESTS)),
     // Group C10 of the cases: whether the `matchConditions` of a webhook match a request, so that the webhook is
     // called.
     ("C10.1", "none: called", Met),
@@ -300,12 +320,12 @@ pub(super) const LIST: &[ConformanceRow] = &[
     (
         "C10.18",
         "one costs too much: refused",
-        MetBy(BUDGETS, "expensive_expressions_fail_at_the_cost_limit"),
+        MetBy(BUDGET_TESTS, "expensive_expressions_fail_at_the_cost_limit"),
     ),
     (
         "C10.19",
         "all together cost too much: refused",
-        MetBy(BUDGETS, "all_conditions_of_a_stage_share_a_cost_limit"),
+        MetBy(BUDGET_TESTS, "all_conditions_of_a_stage_share_a_cost_limit"),
     ),
     ("C10.20", "a valid one is accepted", Met),
     (

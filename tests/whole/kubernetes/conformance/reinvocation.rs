@@ -61,7 +61,7 @@ async fn a_webhook_is_reinvoked_after_later_changes() {
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         let label = call.path.rsplit('/').next().unwrap();
         let (name, value) = label.split_once('-').unwrap();
-        HookAnswer::label(name, value)
+        HookAnswer::add_label(name, value)
     })
     .await;
     let rows = rows();
@@ -88,7 +88,7 @@ async fn a_webhook_is_reinvoked_after_later_changes() {
             }
         }
     }
-    let server = Server::start(&hooks.resolve(), &documents).await;
+    let server = Server::start(&hooks.resolve_config(), &documents).await;
     for (row, webhooks, expected, labels) in &rows {
         for layout in ["one", "several"] {
             let resource = format!("{layout}.{}.example/v1/things", row.to_lowercase());
@@ -104,7 +104,7 @@ async fn a_webhook_is_reinvoked_after_later_changes() {
             assert_eq!(&calls, expected, "{row} {layout}");
             let mut labels = labels.clone();
             labels["remove"] = json!("me");
-            let object = verdict.applied_to(&review["request"]["object"]);
+            let object = verdict.patched_object(&review["request"]["object"]);
             assert_eq!(object["metadata"]["labels"], labels, "{row} {layout}");
         }
     }

@@ -16,13 +16,13 @@ use tokio::{
 };
 
 use crate::{
-    kubernetes::server::{POD, ReviewVerdict, Server, request},
-    setting::PATIENCE,
+    kubernetes::server::{POD, ReviewVerdict, Server, review_request},
+    setting::TEST_TIMEOUT,
 };
 
 /// The interval at which the balancer probes whether replicas are ready, and the timeout of a probe.
-const PROBE: Duration = Duration::from_millis(50);
-const PROBE_LIMIT: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_millis(50);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Distributes requests of clients over the ready replicas. If a connection breaks before the head of the reply, the
 /// balancer repeats the request at another replica.
@@ -70,7 +70,9 @@ impl Balancer {
             balancer.add(server);
         }
         for _ in 0..clients {
-            balancer.clients.push(tokio::spawn(send(balancer.shared.clone())));
+            balancer
+                .clients
+                .push(tokio::spawn(send_reviews(balancer.shared.clone())));
         }
         balancer
     }
@@ -84,16 +86,17 @@ impl Balancer {
         let backend = Arc::new(Backend {
             ready: server.program.admin_url("/readyz"),
             review: server.program.tls_url("/validate/pods"),
-            client: Client::trusting(trust).unwrap(),
+            client: Client::with_trust(trust).unwrap(),
             is_ready: AtomicBool::new(false),
             answered: AtomicUsize::new(0),
         });
         self.shared.backends().push(backend.clone());
-        self.probes.push(tokio::spawn(probe(self.shared.clone(), backend)));
+        self.probes
+            .push(tokio::spawn(probe_backend(self.shared.clone(), backend)));
     }
 
     /// Returns how many requests of the clients this replica has answered.
-    pub(super) fn answered(&self, server: &Server) -> usize {
+    pub(super) fn answer_count(&self, server: &Server) -> usize {
         let ready = server.program.admin_url("/readyz");
         let backends = self.shared.backends();
         let backend = backends.iter().find(|backend| backend.ready == ready).unwrap();
@@ -127,7 +130,7 @@ impl SharedBalancer {
     }
 
     /// Returns the next replica in turn that is ready.
-    fn next(&self) -> Option<Arc<Backend>> {
+    fn next_backend(&self) -> Option<Arc<Backend>> {
         let backends = self.backends();
         let ready: Vec<_> = backends
             .iter()
@@ -139,17 +142,17 @@ impl SharedBalancer {
     }
 
     /// Sends a review to a replica, as a load balancer would do. Returns this replica, and its answer.
-    async fn answer(&self) -> (Arc<Backend>, TimedAnswer) {
+    async fn send_review(&self) -> (Arc<Backend>, TimedAnswer) {
         let review = POD.review("load");
         loop {
-            let Some(backend) = self.next() else {
-                sleep(PROBE).await;
+            let Some(backend) = self.next_backend() else {
+                sleep(PROBE_INTERVAL).await;
                 continue;
             };
-            match backend.client.send(request(&backend.review, &review)).await {
+            match backend.client.send(review_request(&backend.review, &review)).await {
                 Ok(reply) => {
                     backend.answered.fetch_add(1, Ordering::SeqCst);
-                    let answer = TimedAnswer::now(ReviewVerdict::parse(&review, &reply).message());
+                    let answer = TimedAnswer::from_message(ReviewVerdict::parse(&review, &reply).message());
                     return (backend, answer.unwrap());
                 }
                 Err(Error::NoReply { .. }) => {
@@ -163,14 +166,14 @@ impl SharedBalancer {
 }
 
 /// Sends one review after another, at most one every 5 ms, and checks that no replica returns to an earlier table.
-async fn send(shared: Arc<SharedBalancer>) -> Vec<TimedAnswer> {
+async fn send_reviews(shared: Arc<SharedBalancer>) -> Vec<TimedAnswer> {
     let mut answers = Vec::new();
     let mut newest: BTreeMap<String, u32> = BTreeMap::new();
     let mut turns = interval(Duration::from_millis(5));
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !shared.is_over() {
         turns.tick().await;
-        let answer = timeout(PATIENCE, shared.answer()).await;
+        let answer = timeout(TEST_TIMEOUT, shared.send_review()).await;
         let (backend, answer) = answer.unwrap_or_else(|error| panic!("a request is lost: {error}"));
         let newest = newest.entry(backend.review.clone()).or_default();
         assert!(answer.version >= *newest, "version {} after {newest}", answer.version);
@@ -180,13 +183,13 @@ async fn send(shared: Arc<SharedBalancer>) -> Vec<TimedAnswer> {
     answers
 }
 
-async fn probe(shared: Arc<SharedBalancer>, backend: Arc<Backend>) {
+async fn probe_backend(shared: Arc<SharedBalancer>, backend: Arc<Backend>) {
     let client = Client::new().unwrap();
-    let mut turns = interval(PROBE);
+    let mut turns = interval(PROBE_INTERVAL);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !shared.is_over() {
         turns.tick().await;
-        let answer = timeout(PROBE_LIMIT, client.get(&backend.ready)).await;
+        let answer = timeout(PROBE_TIMEOUT, client.get(&backend.ready)).await;
         let is_ready = matches!(answer, Ok(Ok(reply)) if reply.status == 200);
         backend.is_ready.store(is_ready, Ordering::SeqCst);
     }

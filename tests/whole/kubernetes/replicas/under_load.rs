@@ -11,22 +11,22 @@ use tokio::time::{Instant, sleep_until};
 use super::{balancer::Balancer, check_order, until_message};
 use crate::{
     kubernetes::{
-        resources::{PLURAL, chain, start_storing},
+        resources::{CHAIN_PLURAL, chain, start_with_store},
         server::Server,
     },
-    replicas::{changes_of_soak, own_name, replicas, until_known, until_ready},
+    replicas::{changes_of_soak, own_name, replica_status, until_ready, until_replicas_known},
     scene::write,
-    setting::{Setting, eventually},
+    setting::{Setting, wait_until},
 };
 
 /// The time for which the API server is down in a run of `cargo task soak`. In other runs, the API server is down only
 /// until the replicas have noticed it.
-const MINUTE: Duration = Duration::from_secs(60);
+const OUTAGE_TIME: Duration = Duration::from_secs(60);
 
-const CLIENTS: usize = 4;
+const CLIENT_COUNT: usize = 4;
 
 /// The slow replica downloads a module in chunks. Before each chunk, the module server pauses for this time.
-const SLOWLY: Duration = Duration::from_secs(1);
+const CHUNK_PAUSE: Duration = Duration::from_secs(1);
 
 struct Fleet {
     setting: Setting,
@@ -44,7 +44,7 @@ struct Fleet {
 async fn start_replica(setting: &Setting, modules: &ModuleServer, store: &TempDir) -> Server {
     let authority = write(&setting.directory, "modules.pem", modules.authority());
     let additions = format!("modules: {{ ca: {} }}\n", authority.display());
-    start_storing(setting, &additions, store.path()).await
+    start_with_store(setting, &additions, store.path()).await
 }
 
 impl Fleet {
@@ -53,16 +53,16 @@ impl Fleet {
         let modules = ModuleServer::start().await.unwrap();
         let stores = [TempDir::new().unwrap(), TempDir::new().unwrap()];
         let [shared, slow] = &stores;
-        setting.server.put(PLURAL, chain("pods", "version 0"));
+        setting.server.put(CHAIN_PLURAL, chain("pods", "version 0"));
         let mut servers = Vec::new();
         for store in [shared, shared, slow] {
             let server = start_replica(&setting, &modules, store).await;
             until_ready(&server.program).await;
             servers.push(server);
         }
-        until_known(&servers[0].program, 3).await;
+        until_replicas_known(&servers[0].program, 3).await;
         Self {
-            balancer: Balancer::start(&servers, CLIENTS),
+            balancer: Balancer::start(&servers, CLIENT_COUNT),
             setting,
             modules,
             stores,
@@ -72,14 +72,14 @@ impl Fleet {
         }
     }
 
-    fn next(&mut self) -> Value {
+    fn next_chain(&mut self) -> Value {
         self.version += 1;
         chain("pods", &format!("version {}", self.version))
     }
 
-    fn change(&mut self) {
-        let next = self.next();
-        self.setting.server.put(PLURAL, next);
+    fn change_chain(&mut self) {
+        let next = self.next_chain();
+        self.setting.server.put(CHAIN_PLURAL, next);
     }
 
     async fn until_changed(&self) {
@@ -88,16 +88,16 @@ impl Fleet {
         }
     }
 
-    async fn changes(&mut self, count: u32) {
+    async fn change_repeatedly(&mut self, count: u32) {
         for _ in 0..count {
-            self.change();
+            self.change_chain();
             self.until_changed().await;
         }
     }
 
-    async fn index_of(&self, is_leader: bool) -> usize {
+    async fn find_replica_index(&self, is_leader: bool) -> usize {
         let mut replica_index = None;
-        eventually("a replica that leads, or not", async || {
+        wait_until("a replica that leads, or not", async || {
             for (index, server) in self.servers.iter().enumerate() {
                 let status = server.program.status().await.unwrap();
                 if status["leader"]["self"] == is_leader {
@@ -111,8 +111,8 @@ impl Fleet {
     }
 
     /// Changes the chain, kills the replica at this index before the change is live, and starts another replica.
-    async fn kill(&mut self, index: usize) {
-        self.change();
+    async fn kill_replica(&mut self, index: usize) {
+        self.change_chain();
         let mut killed = self.servers.remove(index);
         killed.program.kill().await.unwrap();
         self.until_changed().await;
@@ -124,12 +124,12 @@ impl Fleet {
     }
 
     async fn lose_api_server(&mut self) {
-        let return_time = Instant::now() + MINUTE;
+        let return_time = Instant::now() + OUTAGE_TIME;
         self.setting.server.become_unavailable();
-        self.change();
+        self.change_chain();
         for server in &self.servers {
-            eventually("a replica says that it is alone", async || {
-                replicas(&server.program).await["problem"] != Value::Null
+            wait_until("a replica says that it is alone", async || {
+                replica_status(&server.program).await["problem"] != Value::Null
             })
             .await;
         }
@@ -138,7 +138,7 @@ impl Fleet {
         }
         let before = format!("version {}", self.version - 1);
         for server in &self.servers {
-            assert!(super::message(server).await.contains(&before));
+            assert!(super::denial_message(server).await.contains(&before));
             assert!(server.program.is_ready().await);
         }
         self.setting.server.become_available();
@@ -148,9 +148,9 @@ impl Fleet {
     /// Changes the module, and checks that all replicas wait for the slow one.
     async fn wait_for_slow_replica(&mut self) {
         let module = Versions::find().unwrap().module(1);
-        let digest = Digest::of(&module).to_string();
+        let digest = Digest::of_bytes(&module).to_string();
         self.modules.put("new.wasm", module);
-        let mut changed = self.next();
+        let mut changed = self.next_chain();
         let stages = changed["spec"]["stages"].as_array_mut().unwrap();
         stages.push(json!({
             "name": "new",
@@ -172,12 +172,12 @@ impl Fleet {
             apply_output.stderr
         );
 
-        self.modules.slow_down(SLOWLY);
-        self.setting.server.put(PLURAL, changed);
+        self.modules.slow_down(CHUNK_PAUSE);
+        self.setting.server.put(CHAIN_PLURAL, changed);
         let name = own_name(&slow.program).await;
         for server in &self.servers {
-            eventually("the slow replica is named, and no other", async || {
-                let waiting = replicas(&server.program).await["waiting"].take();
+            wait_until("the slow replica is named, and no other", async || {
+                let waiting = replica_status(&server.program).await["waiting"].take();
                 waiting
                     .as_array()
                     .is_some_and(|waiting| waiting.len() == 1 && waiting[0].as_str().unwrap().starts_with(&name))
@@ -185,9 +185,9 @@ impl Fleet {
             .await;
         }
         for server in &self.servers {
-            let answer_count = self.balancer.answered(server);
-            eventually("a replica goes on with answering", async || {
-                self.balancer.answered(server) > answer_count + 10
+            let answer_count = self.balancer.answer_count(server);
+            wait_until("a replica goes on with answering", async || {
+                self.balancer.answer_count(server) > answer_count + 10
             })
             .await;
             assert!(server.program.is_ready().await);
@@ -204,21 +204,21 @@ async fn changes_under_load_go_live_everywhere_at_once() {
     let mut fleet = Fleet::start(changes.is_some()).await;
     let started = Instant::now();
     let log_step = |step: &str| println!("{:?}: {step}", started.elapsed());
-    fleet.changes(share).await;
+    fleet.change_repeatedly(share).await;
     log_step("a replica is slow");
     fleet.wait_for_slow_replica().await;
-    fleet.changes(share - 1).await;
+    fleet.change_repeatedly(share - 1).await;
     log_step("a replica is killed");
-    let other = fleet.index_of(false).await;
-    fleet.kill(other).await;
-    fleet.changes(share - 1).await;
+    let other = fleet.find_replica_index(false).await;
+    fleet.kill_replica(other).await;
+    fleet.change_repeatedly(share - 1).await;
     log_step("the leader is killed");
-    let leader = fleet.index_of(true).await;
-    fleet.kill(leader).await;
-    fleet.changes(share - 1).await;
+    let leader = fleet.find_replica_index(true).await;
+    fleet.kill_replica(leader).await;
+    fleet.change_repeatedly(share - 1).await;
     log_step("the API server is away");
     fleet.lose_api_server().await;
-    fleet.changes(share - 1).await;
+    fleet.change_repeatedly(share - 1).await;
     log_step("the end");
 
     let Fleet {
@@ -245,7 +245,7 @@ async fn changes_under_load_go_live_everywhere_at_once() {
     for server in &servers {
         let status = server.program.status().await.unwrap();
         assert_eq!((&status["hash"], &status["replicas"]["target"]), (&hash, &hash));
-        eventually("the metrics say so too", async || {
+        wait_until("the metrics say so too", async || {
             let metrics = server.program.metrics().await.unwrap();
             let value = |name| metrics.sum(name, &[]);
             value("admittance_replicas_waiting") == Some(0.0) && value("admittance_replica_ready") == Some(1.0)

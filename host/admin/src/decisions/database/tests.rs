@@ -20,11 +20,11 @@ fn detail(id: u64, namespace: &str, verdict: &str, stage: &str) -> DecisionDetai
     DecisionDetail::from(serde_json::from_value::<DecisionRecord>(record).unwrap())
 }
 
-fn now() -> u64 {
+fn now_micros() -> u64 {
     Moment::now().as_micros()
 }
 
-async fn database(folder: &tempfile::TempDir, size_limit: u64) -> DecisionDatabase {
+async fn open_database(folder: &tempfile::TempDir, size_limit: u64) -> DecisionDatabase {
     let config = SqliteConfig {
         file: folder.path().join("decisions.db"),
         keep: Duration::from_secs(3600),
@@ -33,7 +33,7 @@ async fn database(folder: &tempfile::TempDir, size_limit: u64) -> DecisionDataba
     DecisionDatabase::open(config).await.unwrap()
 }
 
-async fn ids(database: &DecisionDatabase, filter: &DecisionFilter) -> Vec<u64> {
+async fn list_ids(database: &DecisionDatabase, filter: &DecisionFilter) -> Vec<u64> {
     let (records, _) = database.list(filter, None, 1000).await.unwrap();
     records.iter().map(|record| record.id).collect()
 }
@@ -41,7 +41,7 @@ async fn ids(database: &DecisionDatabase, filter: &DecisionFilter) -> Vec<u64> {
 #[tokio::test]
 async fn lists_of_decisions_are_filtered_and_continue_on_further_pages() {
     let folder = tempfile::tempdir().unwrap();
-    let database = database(&folder, 1 << 30).await;
+    let database = open_database(&folder, 1 << 30).await;
     let mode = folder
         .path()
         .join("decisions.db")
@@ -50,7 +50,7 @@ async fn lists_of_decisions_are_filtered_and_continue_on_further_pages() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-    let now = now();
+    let now = now_micros();
     let batch = [
         detail(now, "shop", "allowed", "images"),
         detail(now + 1, "shop", "denied", "images"),
@@ -87,7 +87,7 @@ async fn lists_of_decisions_are_filtered_and_continue_on_further_pages() {
         ),
     ] {
         let expected: Vec<_> = expected.into_iter().map(|offset| now + offset).collect();
-        assert_eq!(ids(&database, &filter).await, expected, "{filter:?}");
+        assert_eq!(list_ids(&database, &filter).await, expected, "{filter:?}");
     }
     let since = DecisionFilter::default();
     let (first, has_more) = database.list(&since, None, 2).await.unwrap();
@@ -103,8 +103,8 @@ async fn lists_of_decisions_are_filtered_and_continue_on_further_pages() {
 #[tokio::test]
 async fn decisions_are_removed_when_they_are_too_old() {
     let folder = tempfile::tempdir().unwrap();
-    let database = database(&folder, 1 << 30).await;
-    let now = now();
+    let database = open_database(&folder, 1 << 30).await;
+    let now = now_micros();
     let old = now - 2 * 3600 * 1_000_000;
     database
         .insert(&[
@@ -113,9 +113,9 @@ async fn decisions_are_removed_when_they_are_too_old() {
         ])
         .await
         .unwrap();
-    assert_eq!(ids(&database, &DecisionFilter::default()).await, [now]);
+    assert_eq!(list_ids(&database, &DecisionFilter::default()).await, [now]);
     let passage_count: i64 = query_scalar("SELECT count(*) FROM admittance_passages WHERE id < ?")
-        .bind(number(now))
+        .bind(sql_integer(now))
         .fetch_one(&database.0.pool)
         .await
         .unwrap();
@@ -126,8 +126,8 @@ async fn decisions_are_removed_when_they_are_too_old() {
 async fn the_oldest_decisions_of_a_too_large_database_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let limit = 2 << 20;
-    let database = database(&folder, limit).await;
-    let now = now();
+    let database = open_database(&folder, limit).await;
+    let now = now_micros();
     for batch in 0..40 {
         let first = now + batch * 500;
         let batch: Vec<_> = (first..first + 500)
@@ -136,7 +136,7 @@ async fn the_oldest_decisions_of_a_too_large_database_are_removed() {
         database.insert(&batch).await.unwrap();
     }
     assert!(database.size().await.unwrap() < limit + limit / 4);
-    let remaining_ids = ids(&database, &DecisionFilter::default()).await;
+    let remaining_ids = list_ids(&database, &DecisionFilter::default()).await;
     assert_eq!(remaining_ids.first(), Some(&(now + 40 * 500 - 1)));
 }
 

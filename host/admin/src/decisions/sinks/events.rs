@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{DROPPED, FAILURES, WRITTEN};
 
 const NAME: &str = "events";
-const QUEUE: usize = 256;
+const QUEUE_LENGTH: usize = 256;
 const TOTAL_RATE: EventRate = EventRate {
     burst: 100.0,
     interval: Duration::from_millis(200),
@@ -28,12 +28,12 @@ const OBJECT_RATE: EventRate = EventRate {
 const MAX_OBJECTS: usize = 4096;
 
 pub(super) async fn run(events: EventWriter, decisions: DecisionStream, stop: CancellationToken) {
-    let (sender, queue) = mpsc::channel(QUEUE);
+    let (sender, queue) = mpsc::channel(QUEUE_LENGTH);
     let dropped = counter!(DROPPED, "sink" => NAME);
     dropped.absolute(0);
     tokio::join!(
-        read(decisions, sender, dropped.clone(), stop),
-        write(events, queue, dropped)
+        queue_events(decisions, sender, dropped.clone(), stop),
+        publish_events(events, queue, dropped)
     );
 }
 
@@ -44,7 +44,7 @@ pub(super) fn filter() -> DecisionFilter {
 }
 
 /// Puts an Event into the queue for each denied request. If the queue is full, the Event is dropped.
-async fn read(
+async fn queue_events(
     mut decisions: DecisionStream,
     queue: mpsc::Sender<ClusterEvent>,
     dropped: Counter,
@@ -72,7 +72,7 @@ async fn read(
     }
 }
 
-async fn write(events: EventWriter, mut queue: mpsc::Receiver<ClusterEvent>, dropped: Counter) {
+async fn publish_events(events: EventWriter, mut queue: mpsc::Receiver<ClusterEvent>, dropped: Counter) {
     let written_events = counter!(WRITTEN, "sink" => NAME);
     let failures = counter!(FAILURES, "sink" => NAME);
     written_events.absolute(0);
@@ -172,13 +172,13 @@ struct EventRate {
 
 struct RemainingEvents {
     count: f64,
-    at: Instant,
+    counted_at: Instant,
 }
 
 impl EventRate {
     fn remaining(self, rest: Option<&RemainingEvents>, now: Instant) -> f64 {
         rest.map_or(self.burst, |rest| {
-            let intervals = (now - rest.at).as_secs_f64() / self.interval.as_secs_f64();
+            let intervals = (now - rest.counted_at).as_secs_f64() / self.interval.as_secs_f64();
             (rest.count + intervals).min(self.burst)
         })
     }
@@ -204,7 +204,7 @@ impl EventLimits {
         }
         let after_event = |count: f64| RemainingEvents {
             count: count - 1.0,
-            at: now,
+            counted_at: now,
         };
         self.total = Some(after_event(total_allowance));
         if self.objects.len() < MAX_OBJECTS {

@@ -15,12 +15,12 @@ use http::{
 };
 use url::Host;
 
-use super::{DecisionSink, SinkError, lines};
+use super::{DecisionSink, SinkError, json_lines};
 use crate::decisions::config::HttpConfig;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum time from the sending of a request until the server has sent the head of its response.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]
@@ -31,10 +31,10 @@ pub(super) struct HttpSink {
 
 impl HttpSink {
     pub(super) fn new(config: HttpConfig) -> Result<Self, SinkError> {
-        let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None)?;
+        let tls = tls::client_config(Trust::SystemAnd(config.ca.as_deref()), None)?;
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
-            silence: TIMEOUT,
+            silence_timeout: SILENCE_TIMEOUT,
             proxy: if is_local(&config) {
                 ProxyChoice::None
             } else {
@@ -48,7 +48,7 @@ impl HttpSink {
     }
 
     /// Returns the header with the bearer token, read from the file each time because the token may have been replaced.
-    async fn token(&self) -> Result<Option<HeaderValue>, SinkError> {
+    async fn read_token(&self) -> Result<Option<HeaderValue>, SinkError> {
         let Some(path) = self.config.token_file.clone() else {
             return Ok(None);
         };
@@ -75,8 +75,8 @@ impl DecisionSink for HttpSink {
         let HttpConfig { url, .. } = &self.config;
         let mut request = ClientRequest::new(Method::POST, url.clone())
             .header(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"))
-            .body(lines(batch)?);
-        if let Some(token) = self.token().await? {
+            .body(json_lines(batch)?);
+        if let Some(token) = self.read_token().await? {
             request = request.header(AUTHORIZATION, token);
         }
         // No redirects are followed: neither decisions nor the token may be sent to a server that is not configured.

@@ -16,7 +16,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-use super::{DecisionSink, SinkError, lines};
+use super::{DecisionSink, SinkError, json_lines};
 use crate::decisions::config::NdjsonTarget;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) enum Ndjson {
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: Arc<Path>,
-    open: Option<File>,
+    open_file: Option<File>,
     hangup: Signal,
 }
 
@@ -45,7 +45,7 @@ impl Ndjson {
         };
         let mut file = LogFile {
             path: path.as_path().into(),
-            open: None,
+            open_file: None,
             hangup: signal(SignalKind::hangup()).map_err(file_error)?,
         };
         // A file that cannot be written must be an error when the program starts.
@@ -61,7 +61,7 @@ impl DecisionSink for Ndjson {
     }
 
     async fn write(&mut self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
-        let lines = lines(batch)?;
+        let lines = json_lines(batch)?;
         match self {
             Self::StandardOutput => {
                 let mut out = tokio::io::stdout();
@@ -78,7 +78,7 @@ impl DecisionSink for Ndjson {
 
 impl LogFile {
     async fn write(&mut self, lines: Vec<u8>) -> Result<(), SinkError> {
-        let mut open = self.open.take();
+        let mut open = self.open_file.take();
         if self.hangup.recv().now_or_never().is_some() {
             open = None;
         }
@@ -89,18 +89,18 @@ impl LogFile {
             path: self.path.to_path_buf(),
             source,
         })?;
-        self.open = Some(file);
+        self.open_file = Some(file);
         Ok(())
     }
 }
 
-/// Appends the lines to the file at `path`. If not all lines can be written, the file keeps none of them. `open` is the
-/// file that was opened for earlier lines. That file is used again if `path` still leads to it. If log rotation has
-/// renamed the file, `path` is opened again.
+/// Appends the lines to the file at `path`. If not all lines can be written, the file keeps none of them. `open_file`
+/// is the file that was opened for earlier lines. That file is used again if `path` still leads to it. If log rotation
+/// has renamed the file, `path` is opened again.
 fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
-    let mut file = match open.filter(|file| is_at(path, file)) {
+    let mut file = match open.filter(|file| is_file_at(path, file)) {
         Some(file) => file,
-        None => file::append(path)?,
+        None => file::open_for_appending(path)?,
     };
     let before = file.metadata()?.len();
     if let Err(error) = file.write_all(lines) {
@@ -113,7 +113,7 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
 }
 
 /// Returns whether this path leads to the open file. If log rotation has renamed the file, it does not.
-fn is_at(path: &Path, file: &File) -> bool {
+fn is_file_at(path: &Path, file: &File) -> bool {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     match (path.metadata(), file.metadata()) {
         (Ok(path_metadata), Ok(file_metadata)) => identity(path_metadata) == identity(file_metadata),

@@ -37,7 +37,7 @@ impl Hook for OwnerRequired {
     }
 }
 
-async fn host() -> Host {
+async fn host_with_owner_rule() -> Host {
     let rules = vec![Rule::for_operations([Operation::Create])];
     let chain = Chain::new("owners", rules, vec![Stage::new("owner", OwnerRequired)]);
     let builder = Host::builder().decisions(DecisionsConfig::default()).chain(chain);
@@ -62,7 +62,7 @@ fn uids(lines: &str) -> Vec<String> {
     lines.lines().map(uid).collect()
 }
 
-fn to_file(path: PathBuf) -> SinksConfig {
+fn file_config(path: PathBuf) -> SinksConfig {
     SinksConfig {
         ndjson: Some(NdjsonTarget::File(path)),
         ..SinksConfig::default()
@@ -73,8 +73,8 @@ fn to_file(path: PathBuf) -> SinksConfig {
 async fn queued_decisions_are_written_at_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("decisions.ndjson");
-    let host = host().await;
-    let sinks = DecisionSinks::open(to_file(path.clone()), None).await.unwrap();
+    let host = host_with_owner_rule().await;
+    let sinks = DecisionSinks::open(file_config(path.clone()), None).await.unwrap();
     let running = sinks.start(host.decisions());
     let expected: Vec<_> = (0..1200).map(|number| number.to_string()).collect();
     for uid in &expected {
@@ -97,11 +97,11 @@ async fn all_refusals_and_a_share_of_unchanged_requests_are_written() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("decisions.ndjson");
-        let host = host().await;
+        let host = host_with_owner_rule().await;
         let config = SinksConfig {
             share,
             objects,
-            ..to_file(path.clone())
+            ..file_config(path.clone())
         };
         let running = DecisionSinks::open(config, None).await.unwrap().start(host.decisions());
         for (uid, has_owner) in [("a", true), ("b", false), ("c", true), ("d", false), ("e", true)] {
@@ -115,7 +115,7 @@ async fn all_refusals_and_a_share_of_unchanged_requests_are_written() {
 }
 
 /// Starts a server whose first responses have these statuses.
-async fn server(statuses: &[u16]) -> (SocketAddr, Arc<Mutex<String>>, Arc<Mutex<Vec<u16>>>) {
+async fn start_server(statuses: &[u16]) -> (SocketAddr, Arc<Mutex<String>>, Arc<Mutex<Vec<u16>>>) {
     let received_lines = Arc::new(Mutex::new(String::new()));
     let statuses = Arc::new(Mutex::new(statuses.to_vec()));
     let (lines, first) = (received_lines.clone(), statuses.clone());
@@ -136,7 +136,7 @@ async fn server(statuses: &[u16]) -> (SocketAddr, Arc<Mutex<String>>, Arc<Mutex<
     (address, received_lines, statuses)
 }
 
-fn to_server(address: SocketAddr) -> HttpSink {
+fn http_sink(address: SocketAddr) -> HttpSink {
     let config = HttpConfig {
         url: format!("http://{address}/decisions").parse().unwrap(),
         token_file: None,
@@ -145,8 +145,8 @@ fn to_server(address: SocketAddr) -> HttpSink {
     HttpSink::new(config).unwrap()
 }
 
-async fn batch() -> Vec<DecisionDetail> {
-    let host = host().await;
+async fn denied_batch() -> Vec<DecisionDetail> {
+    let host = host_with_owner_rule().await;
     for uid in ["a", "b", "c"] {
         admit(&host, uid, false).await;
     }
@@ -161,10 +161,10 @@ async fn batch() -> Vec<DecisionDetail> {
 
 #[tokio::test]
 async fn decisions_are_sent_again_to_a_busy_server() {
-    let (address, kept, _) = server(&[503, 429]).await;
-    let mut sink = to_server(address);
+    let (address, kept, _) = start_server(&[503, 429]).await;
+    let mut sink = http_sink(address);
     let failures = Arc::new(AtomicU64::new(0));
-    write_with_retries(&mut sink, &batch().await, &Counter::from_arc(failures.clone()))
+    write_with_retries(&mut sink, &denied_batch().await, &Counter::from_arc(failures.clone()))
         .await
         .unwrap();
     assert_eq!(uids(&kept.lock().unwrap()), ["a", "b", "c"]);
@@ -173,9 +173,9 @@ async fn decisions_are_sent_again_to_a_busy_server() {
 
 #[tokio::test]
 async fn decisions_that_a_server_refuses_do_not_block_the_next_ones() {
-    let (address, kept, _) = server(&[413]).await;
-    let mut sink = to_server(address);
-    let batch = batch().await;
+    let (address, kept, _) = start_server(&[413]).await;
+    let mut sink = http_sink(address);
+    let batch = denied_batch().await;
     let refused = write_with_retries(&mut sink, &batch, &Counter::noop())
         .await
         .unwrap_err();
@@ -187,20 +187,20 @@ async fn decisions_that_a_server_refuses_do_not_block_the_next_ones() {
 #[tokio::test]
 async fn a_server_that_sends_only_informational_responses_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut sink = to_server(listener.local_addr().unwrap());
+    let mut sink = http_sink(listener.local_addr().unwrap());
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let _ = stream.read(&mut [0; 4096]).await;
         let hints = b"HTTP/1.1 103 Early Hints\r\n\r\n";
         while stream.write_all(hints).await.is_ok() {}
     });
-    let error = sink.write(&batch().await).await.unwrap_err();
+    let error = sink.write(&denied_batch().await).await.unwrap_err();
     assert!(error.to_string().contains("informational responses"), "{error}");
 }
 
 #[tokio::test]
 async fn decisions_are_dropped_and_counted_while_the_queue_is_full() {
-    let host = host().await;
+    let host = host_with_owner_rule().await;
     let decisions = host.decisions().follow(DecisionFilter::default(), None);
     for _ in 0..100 {
         admit(&host, "a", false).await;
@@ -211,14 +211,14 @@ async fn decisions_are_dropped_and_counted_while_the_queue_is_full() {
     let stop = CancellationToken::new();
     stop.cancel();
     let selection = SinkSelection {
-        share: Some(Share::ALL),
-        objects: false,
+        share: Some(Share::WHOLE),
+        has_objects: false,
     };
     let counter = Counter::from_arc(dropped.clone());
     // The queue has room for ten decisions. Some decisions are a little larger than `size`, so half a decision is
     // added. Nothing is taken out of the queue while the decisions are put into it.
     let room = 10 * size + size / 2;
-    let reading = read(decisions, sender, room, selection, counter, stop);
+    let reading = queue_decisions(decisions, sender, room, selection, counter, stop);
     let counting = async {
         let mut queued_decisions = Vec::new();
         reading.await;

@@ -88,7 +88,7 @@ const RECORDED_HEADERS: [&str; 10] = [
 
 impl HttpAnswer {
     /// Records a response, without the headers that may be secret. If the body is not UTF-8, an empty body is recorded.
-    pub fn recorded(method: &str, url: &Url, answer: &Result<HttpResponse, HttpError>) -> Self {
+    pub fn record(method: &str, url: &Url, answer: &Result<HttpResponse, HttpError>) -> Self {
         let mut recorded = Self {
             url: url.clone(),
             method: method.to_owned(),
@@ -144,7 +144,7 @@ impl HttpAnswer {
         count
     }
 
-    fn response(&self) -> Result<HttpResponse, HttpError> {
+    fn to_response(&self) -> Result<HttpResponse, HttpError> {
         let message = || format!("the listed answer to `{} {}` is this error", self.method, self.url);
         match self.error {
             None => {
@@ -167,7 +167,7 @@ impl HttpAnswer {
 
 impl ResponseRecorder {
     /// Records the response to an HTTP request.
-    pub fn http(&self, answer: HttpAnswer) {
+    pub fn record_http(&self, answer: HttpAnswer) {
         let size = answer.url.as_str().len() + answer.body.to_string().len();
         let mut recorded = self.lock();
         if recorded.make_room(size) {
@@ -248,7 +248,7 @@ impl HttpSender for HttpAnswers {
                 "there is no answer to `{method} {url}`; list one under `http` of the case, or in a file for `--http`"
             ))
         })?;
-        answer.response()
+        answer.to_response()
     }
 }
 

@@ -94,7 +94,7 @@ fn the_first_grant_that_allows_a_request_is_used() {
             .collect();
         request
     };
-    const OVERRIDDEN: &str = "which names another method or path";
+    const OVERRIDE_MESSAGE: &str = "which names another method or path";
     for (method, path, headers, expected) in [
         ("GET", "/x", &[][..], Ok(0)),
         ("POST", "/v1/x", &[], Ok(1)),
@@ -106,12 +106,17 @@ fn the_first_grant_that_allows_a_request_is_used() {
             Err("add `get` to `methods` of `https://a.example`"),
         ),
         ("GET", "/x", &[("X-HTTP-Method-Override", "GET")], Ok(0)),
-        ("GET", "/x", &[("X-HTTP-Method-Override", "DELETE")], Err(OVERRIDDEN)),
-        ("GET", "/x", &[("x_http_method", "DELETE")], Err(OVERRIDDEN)),
-        ("GET", "/x", &[("X-Method-Override", "DELETE")], Err(OVERRIDDEN)),
-        ("GET", "/x?_method=DELETE", &[], Err(OVERRIDDEN)),
-        ("POST", "/v1/x", &[("X-Original-URL", "/admin")], Err(OVERRIDDEN)),
-        ("POST", "/v1/x", &[("x_rewrite_url", "/admin")], Err(OVERRIDDEN)),
+        (
+            "GET",
+            "/x",
+            &[("X-HTTP-Method-Override", "DELETE")],
+            Err(OVERRIDE_MESSAGE),
+        ),
+        ("GET", "/x", &[("x_http_method", "DELETE")], Err(OVERRIDE_MESSAGE)),
+        ("GET", "/x", &[("X-Method-Override", "DELETE")], Err(OVERRIDE_MESSAGE)),
+        ("GET", "/x?_method=DELETE", &[], Err(OVERRIDE_MESSAGE)),
+        ("POST", "/v1/x", &[("X-Original-URL", "/admin")], Err(OVERRIDE_MESSAGE)),
+        ("POST", "/v1/x", &[("x_rewrite_url", "/admin")], Err(OVERRIDE_MESSAGE)),
     ] {
         let actual = HttpGrant::find_granting(&grants, &origin, &request(method, path, headers), PLUGIN);
         match (actual, expected) {

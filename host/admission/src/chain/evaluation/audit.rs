@@ -29,7 +29,7 @@ impl Evaluation {
         if entry.stage.spec.mode != Mode::Audit || self.refusal.is_some() {
             return None;
         }
-        let row = self.reserve(entry, 1);
+        let row = self.reserve_row(entry, 1);
         audits.push(Audit {
             entry,
             rounds: vec![(Arc::clone(&self.request), row)],
@@ -37,7 +37,7 @@ impl Evaluation {
         Some(audits.len() - 1)
     }
 
-    pub(super) async fn audit(&mut self, audits: &[Audit<'_>], sources: EvaluationSources<'_>) {
+    pub(super) async fn call_audited_stages(&mut self, audits: &[Audit<'_>], sources: EvaluationSources<'_>) {
         let (start_time, deadline, generated_objects) = (self.start_time, self.deadline, &GeneratedObjects::default());
         let mut spans = ChainSpan::default();
         let runs = audits.iter().map(|audit| {
@@ -53,7 +53,7 @@ impl Evaluation {
         let mut superfluous_rows = Vec::new();
         for (row, optional_turn) in join_all(runs).await.into_iter().flatten() {
             match optional_turn {
-                Some(finished_turn) => self.fill(row, finished_turn),
+                Some(finished_turn) => self.fill_row(row, finished_turn),
                 None => superfluous_rows.push(row),
             }
         }

@@ -33,17 +33,17 @@ pub(crate) struct PatchBudget {
 
 impl PatchBudget {
     /// The units of work between two checks of the deadline. They take about a millisecond.
-    const STRIDE: usize = 1 << 20;
+    const CHECK_INTERVAL: usize = 1 << 20;
     /// The fixed cost of a patch operation, in units of work. The bytes that the operation reads, and the elements that
     /// it moves, are charged in addition.
-    pub(crate) const OPERATION: usize = 128;
+    pub(crate) const OPERATION_COST: usize = 128;
     /// The units of work for building a tree from one byte of text. Reading the byte costs one unit.
-    pub(super) const TREE: usize = 4;
+    pub(super) const TREE_COST_PER_BYTE: usize = 4;
 
     pub(crate) fn new(work: usize, copies: usize, deadline: Option<Deadline>) -> Self {
         Self {
             work,
-            work_until_check: Self::STRIDE,
+            work_until_check: Self::CHECK_INTERVAL,
             copies,
             deadline,
         }
@@ -55,7 +55,7 @@ impl PatchBudget {
             self.work_until_check = remaining;
             return Ok(());
         }
-        self.work_until_check = Self::STRIDE;
+        self.work_until_check = Self::CHECK_INTERVAL;
         // The patch has been computing for about a millisecond, so this thread lets other threads run.
         std::thread::yield_now();
         match self.deadline {
@@ -64,8 +64,8 @@ impl PatchBudget {
         }
     }
 
-    pub(crate) fn begin(&mut self) -> Result<(), PatchProblem> {
-        self.charge(Self::OPERATION)
+    pub(crate) fn charge_operation(&mut self) -> Result<(), PatchProblem> {
+        self.charge(Self::OPERATION_COST)
     }
 
     pub(crate) fn copy<'a>(&mut self, value: &TreeNode<'a>) -> Result<TreeNode<'a>, PatchProblem> {

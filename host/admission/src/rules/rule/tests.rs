@@ -21,7 +21,7 @@ fn request(operation: Operation, group: &str, version: &str, resource: &str, nam
     request
 }
 
-fn only(values: &[&str]) -> Matcher<String> {
+fn matcher_of(values: &[&str]) -> Matcher<String> {
     match values {
         ["*"] => Matcher::Any,
         values => Matcher::Only(values.iter().map(|value| (*value).to_owned()).collect()),
@@ -47,8 +47,8 @@ fn a_rule_matches_by_group_version_and_operation() {
     ];
     for (groups, versions, operations, group, version, operation, expected) in table {
         let rule = Rule {
-            api_groups: only(groups),
-            api_versions: only(versions),
+            api_groups: matcher_of(groups),
+            api_versions: matcher_of(versions),
             match_policy: MatchPolicy::Exact,
             ..Rule::for_operations(operations.iter().copied())
         };
@@ -78,8 +78,8 @@ fn an_equivalent_rule_matches_other_versions_of_a_resource() {
         let request = request(Operation::Update, parts[0], parts[1], parts[2], Some("ns"));
         for (match_policy, expected) in [(MatchPolicy::Exact, exact), (MatchPolicy::Equivalent, equivalent)] {
             let rule = Rule {
-                api_groups: only(&[group]),
-                api_versions: only(&[version]),
+                api_groups: matcher_of(&[group]),
+                api_versions: matcher_of(&[version]),
                 match_policy,
                 ..Rule::for_operations([Operation::Update])
             };
@@ -95,10 +95,10 @@ fn an_equivalent_rule_matches_other_versions_of_a_resource() {
 #[test]
 fn the_first_part_of_a_rule_that_does_not_match_is_reported() {
     let rule = Rule {
-        api_groups: only(&["apps"]),
+        api_groups: matcher_of(&["apps"]),
         resources: vec![ResourcePattern::parse("deployments").unwrap()],
         scope: Scope::Namespaced,
-        kinds: only(&["Pod"]),
+        kinds: matcher_of(&["Pod"]),
         ..Rule::for_operations([Operation::Create])
     };
     for (operation, group, resource, namespace, expected) in [
@@ -112,7 +112,7 @@ fn the_first_part_of_a_rule_that_does_not_match_is_reported() {
         assert_eq!(rule.mismatch(&request), expected, "{operation} {group}/{resource}");
     }
     let other = Rule {
-        kinds: only(&["Node"]),
+        kinds: matcher_of(&["Node"]),
         ..rule
     };
     let pods = request(Operation::Create, "apps", "v1", "deployments", Some("a"));
@@ -122,13 +122,13 @@ fn the_first_part_of_a_rule_that_does_not_match_is_reported() {
 #[test]
 fn an_exact_rule_matches_only_the_clients_version() {
     let rule = |version: &str| Rule {
-        api_groups: only(&["apps"]),
-        api_versions: only(&[version]),
+        api_groups: matcher_of(&["apps"]),
+        api_versions: matcher_of(&[version]),
         match_policy: MatchPolicy::Exact,
         ..Rule::for_operations([Operation::Create])
     };
     let mut converted = request(Operation::Create, "apps", "v1", "deployments", Some("ns"));
-    converted.requested = Some(Box::new(crate::RequestedKind {
+    converted.requested_kind = Some(Box::new(crate::RequestedKind {
         kind: converted.kind.clone(),
         resource: GroupVersionResource {
             version: "v1beta1".into(),
@@ -211,12 +211,12 @@ fn a_rule_matches_by_scope() {
 #[test]
 fn a_rule_matches_kinds_in_any_letter_case() {
     let rule = Rule {
-        kinds: only(&["pod"]),
+        kinds: matcher_of(&["pod"]),
         ..Rule::for_operations([Operation::Create])
     };
     assert!(rule.matches(&request(Operation::Create, "", "v1", "pods", None)));
     let rule = Rule {
-        kinds: only(&["pods"]),
+        kinds: matcher_of(&["pods"]),
         ..rule
     };
     assert!(!rule.matches(&request(Operation::Create, "", "v1", "pods", None)));
@@ -226,7 +226,7 @@ fn a_rule_matches_kinds_in_any_letter_case() {
 fn the_outline_of_a_request_excludes_only_rules_that_cannot_match() {
     let rule = Rule {
         resources: vec![ResourcePattern::parse("pods/status").unwrap()],
-        kinds: only(&["pod"]),
+        kinds: matcher_of(&["pod"]),
         ..Rule::for_operations([Operation::Create])
     };
     let pods = GroupVersionResource {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    translation::{application, of_kind, scheduler_request},
+    translation::{application, object_of_kind, scheduler_request},
     *,
 };
 use crate::scheduler::definitions_reply;
@@ -25,7 +25,7 @@ fn an_update_is_sent_to_the_application_that_its_body_names() {
             "application"
         };
         let path = format!("/mesosdriver/v4/namespaces/path/{path}");
-        let (target, version) = scheduler_request(method, &path, &of_kind(kind).to_string());
+        let (target, version) = scheduler_request(method, &path, &object_of_kind(kind).to_string());
         assert_eq!(target, expected, "{source}");
         assert_eq!(version["Kind"], kind);
     }
@@ -88,7 +88,7 @@ fn bodies_of_the_right_kind_are_forwarded_unchanged() {
         ("6 documented path", "POST", "/crd/namespaces/n/admissionwebhook", r#"{"kind":"admissionwebhook"}"#, "POST /v1/admissionwebhook"),
         ("6 documented path", "PUT", "/crd/namespaces/n/admissionwebhook", r#"{"kind":"admissionwebhook"}"#, "PUT /v1/admissionwebhook"),
     ] {
-        let head = head(method, &format!("{PREFIX}{path}"), &[]);
+        let head = request_head(method, &format!("{PREFIX}{path}"), &[]);
         let description = describe(translate(&head, &Bytes::from(body)));
         assert_eq!(description, format!("{expected} as it is"), "{source} {method} {path}");
     }
@@ -103,7 +103,7 @@ fn custom_resource_definitions_get_the_api_version_apiextensions_v1beta1() {
         ("1.3", "PUT", "/a.b", "{}", r#"/a.b {"apiVersion":"apiextensions.k8s.io/v1beta1"}"#),
         ("customresource.go: what is no JSON goes on", "POST", "", "x", " as it is"),
     ] {
-        let head = head(method, &format!("{PREFIX}/customresourcedefinitions{path}"), &[]);
+        let head = request_head(method, &format!("{PREFIX}/customresourcedefinitions{path}"), &[]);
         assert!(forwarding(&head, None).is_none(), "{source}");
         let description = describe(translate(&head, &Bytes::from(body)));
         assert_eq!(description, format!("kubernetes /apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions{expected}"), "{source}");

@@ -3,21 +3,21 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::routes::{ForwardedBody, RouteAction, RouteLookup, lookup, pattern, routes, table};
+use crate::routes::{ForwardedBody, RouteAction, RouteLookup, lookup, router_pattern, routes, table};
 
 #[test]
 fn every_route_of_the_table_is_found_and_its_target_is_valid() {
-    assert_eq!((table::ROUTES.len(), table::DOCUMENTED.len()), (85, 4));
+    assert_eq!((table::ROUTES.len(), table::DOCUMENTED_ROUTES.len()), (85, 4));
     let mut distinct_routes = HashSet::new();
     for route in routes() {
         assert!(
             distinct_routes.insert((route.verb, route.path)),
             "{route:?} is there twice"
         );
-        let path = format!("{PREFIX}{}", pattern(route.path).replace("{*uri}", "{uri}"))
+        let path = format!("{PREFIX}{}", router_pattern(route.path).replace("{*uri}", "{uri}"))
             .replace('{', "x-")
             .replace('}', "");
-        let RouteLookup::Found(matched) = lookup(&head(route.verb.method().as_str(), &path, &[])) else {
+        let RouteLookup::Found(matched) = lookup(&request_head(route.verb.method().as_str(), &path, &[])) else {
             panic!("{route:?} is not found by {path}")
         };
         assert_eq!((matched.route.verb, matched.route.path), (route.verb, route.path));
@@ -150,7 +150,7 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
         ("the error's own text", "PUT", "/namespaces/n/deployments/d/scale/99999999999999999999", "200 strconv.Atoi: parsing \"99999999999999999999\": value out of range"),
     ] {
         let path = format!("{PREFIX}{path}").replace('ä', "%C3%A4");
-        let head = head(method, &path, &[]);
+        let head = request_head(method, &path, &[]);
         let description = describe(forwarding(&head, None).unwrap());
         assert_eq!(description, expected, "{source}: {method} {path}");
         assert_eq!(describe(translate(&head, &Bytes::from("{}"))), expected, "{source}: {method} {path}");
@@ -164,7 +164,7 @@ fn the_body_of_a_request_determines_how_it_is_forwarded() {
             continue;
         };
         let path = format!("{PREFIX}{}", route.path).replace(['{', '}'], "");
-        let forwarding = forwarding(&head(route.verb.method().as_str(), &path, &[]), None);
+        let forwarding = forwarding(&request_head(route.verb.method().as_str(), &path, &[]), None);
         let by_body = !matches!(call.body, ForwardedBody::Nothing | ForwardedBody::AsIs);
         assert_eq!(forwarding.is_none(), by_body, "{route:?}");
     }
@@ -172,7 +172,7 @@ fn the_body_of_a_request_determines_how_it_is_forwarded() {
 
 #[test]
 fn no_client_header_is_sent_to_the_scheduler() {
-    let mut head = head("POST", &format!("{PREFIX}/agentsettings"), &[CLUSTER]);
+    let mut head = request_head("POST", &format!("{PREFIX}/agentsettings"), &[CLUSTER]);
     head.headers.insert("authorization", "Bearer x".parse().unwrap());
     let Some(SchedulerForwarding::Rewritten(rewritten)) = forwarding(&head, None) else {
         panic!("it is for the scheduler")

@@ -42,7 +42,7 @@ fn deployment() -> Value {
     })
 }
 
-pub(super) fn of_kind(kind: &str) -> Value {
+pub(super) fn object_of_kind(kind: &str) -> Value {
     let mut object = application();
     object["kind"] = kind.into();
     if kind == "process" {
@@ -62,7 +62,10 @@ fn path_of(kind: &str) -> &'static str {
 }
 
 pub(super) fn scheduler_request(method: &str, path: &str, body: &str) -> (String, Value) {
-    match translate(&head(method, path, &[]), &Bytes::copy_from_slice(body.as_bytes())) {
+    match translate(
+        &request_head(method, path, &[]),
+        &Bytes::copy_from_slice(body.as_bytes()),
+    ) {
         SchedulerForwarding::Rewritten(RewrittenRequest {
             method,
             path_and_query,
@@ -76,7 +79,7 @@ pub(super) fn scheduler_request(method: &str, path: &str, body: &str) -> (String
     }
 }
 
-fn created(object: &Value) -> Value {
+fn creation_body(object: &Value) -> Value {
     let kind = object["kind"].as_str().unwrap();
     scheduler_request("POST", path_of(kind), &object.to_string()).1
 }
@@ -86,7 +89,7 @@ fn an_application_becomes_a_version_object_of_the_scheduler() {
     let object = application();
     let (target, version) = scheduler_request("POST", APPLICATIONS, &object.to_string());
     assert_eq!(target, "POST /v1/apps");
-    let two = json!({"Cpus": 2.0, "Mem": 100.0, "Disk": 0.0});
+    let expected_resources = json!({"Cpus": 2.0, "Mem": 100.0, "Disk": 0.0});
     let expected = json!({
         "ID": "app-test",
         "Name": "",
@@ -112,11 +115,11 @@ fn an_application_becomes_a_version_object_of_the_scheduler() {
                 "Privileged": false,
             },
             "Volumes": [],
-            "Resources": two,
-            "LimitResoures": two,
+            "Resources": expected_resources,
+            "LimitResoures": expected_resources,
             "DataClass": {
-                "Resources": two,
-                "LimitResources": two,
+                "Resources": expected_resources,
+                "LimitResources": expected_resources,
                 "ExtendedResources": null,
                 "Msgs": [],
                 "NetLimit": null,
@@ -178,7 +181,7 @@ fn a_deployment_without_a_template_binds_an_application() {
         }
         object["spec"].as_object_mut().unwrap().remove("strategy");
         object["spec"].as_object_mut().unwrap().remove("selector");
-        let definition = created(&object);
+        let definition = creation_body(&object);
         assert_eq!(definition["version"], Value::Null);
         assert_eq!(definition["strategy"], json!({"type": "", "rollingupdate": null}));
         assert_eq!(definition.get("selector"), None);
@@ -187,7 +190,7 @@ fn a_deployment_without_a_template_binds_an_application() {
 
 #[test]
 fn a_daemonset_becomes_a_scheduler_daemonset_def() {
-    let mut object = of_kind("daemonset");
+    let mut object = object_of_kind("daemonset");
     object["other"] = json!({"a": 1});
     object["Labels"] = json!("the scheduler would take it for those of the metadata");
     object["spec"]["more"] = 2.into();
@@ -209,7 +212,7 @@ fn a_daemonset_becomes_a_scheduler_daemonset_def() {
 
 #[test]
 fn a_process_is_forwarded_with_all_its_fields() {
-    let object = of_kind("process");
+    let object = object_of_kind("process");
     let (target, version) = scheduler_request("POST", path_of("process"), &object.to_string());
     assert_eq!(target, "POST /v1/apps");
     assert_eq!(version["Process"], object["spec"]["template"]["spec"]["processes"]);
@@ -219,7 +222,7 @@ fn a_process_is_forwarded_with_all_its_fields() {
     );
     let mut deployed = object;
     deployed["kind"] = "deployment".into();
-    assert_eq!(created(&deployed)["version"]["Kind"], "process");
+    assert_eq!(creation_body(&deployed)["version"]["Kind"], "process");
 }
 
 #[test]
@@ -278,7 +281,7 @@ fn the_scheduler_gets_defaults_and_derived_values() {
         ("5 Go takes keys in any case", "application", "/spec/template/spec/NETWORKTYPE", Some(json!("cni")), "/raw_json/spec/template/spec/networkType", json!("cni")),
         ("5 Go takes keys in any case", "application", "C/Image", Some(json!("other")), "/Container/0/Docker/Image", json!("other")),
     ] {
-        let mut object = if kind == "deployment" { deployment() } else { of_kind(kind) };
+        let mut object = if kind == "deployment" { deployment() } else { object_of_kind(kind) };
         let full_path = object_path.replacen('C', container, usize::from(object_path.starts_with('C')));
         let (parent, key) = full_path.rsplit_once('/').unwrap();
         let members = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
@@ -286,7 +289,7 @@ fn the_scheduler_gets_defaults_and_derived_values() {
         if let Some(value) = value {
             members.insert(key.to_owned(), value);
         }
-        let request = created(&object);
+        let request = creation_body(&object);
         assert_eq!(request.pointer(request_path), Some(&expected), "{source}: {request}");
     }
 }
@@ -314,7 +317,7 @@ fn fields_that_bcs_mesos_driver_drops_are_kept() {
     container["Docker"] = json!({"Privileged": true});
     container["limitresoures"] = json!({"Cpus": 64});
     let text = object.to_string().replace("1.0}", "1.000}");
-    let body = match translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(text.clone())) {
+    let body = match translate(&request_head("POST", APPLICATIONS, &[]), &Bytes::from(text.clone())) {
         SchedulerForwarding::Rewritten(RewrittenRequest {
             body: NextBody::New(body),
             ..

@@ -4,7 +4,7 @@
 
 use super::*;
 
-const MESSAGE: &str = "/mesosdriver/v4/namespaces/n/applications/a/message";
+const MESSAGE_PATH: &str = "/mesosdriver/v4/namespaces/n/applications/a/message";
 
 fn route_path(kind: &str) -> &'static str {
     match kind {
@@ -15,7 +15,7 @@ fn route_path(kind: &str) -> &'static str {
         "secret" => "/mesosdriver/v4/namespaces/n/secrets",
         "service" => "/mesosdriver/v4/namespaces/n/services",
         "admissionwebhook" => "/mesosdriver/v4/namespaces/n/admissionwebhook",
-        "message" => MESSAGE,
+        "message" => MESSAGE_PATH,
         _ => APPLICATIONS,
     }
 }
@@ -30,7 +30,7 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
     // (section or source file with this rule, kind of the route, body, expected code, expected message)
     // The name of the program, which stands at the beginning of every message, is left out here. If an expected message
     // ends with `: `, the actual message has more text after it.
-    for (source, route, body, code, message) in [
+    for (source, route_kind, body, code, message) in [
         ("6 wrong kind", "application", object("deployment", ""), 1_405_008, "Kind deployment is invalid".to_owned()),
         ("6 wrong kind", "process", object("application", ""), 1_405_008, "Kind application is invalid".to_owned()),
         ("6 wrong kind", "deployment", object("application", ""), 1_405_008, "Kind application is invalid".to_owned()),
@@ -79,11 +79,11 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
         ("send.go: signal", "message", r#"{"msgtype":"signal","msgdata":{"signal":"9"}}"#.to_owned(), 1_405_010, "json decode failed!msgdata.signal is not the number of a signal".to_owned()),
         ("here alone: cut to 32 bits there", "message", r#"{"msgtype":"signal","msgdata":{"signal":4294967305}}"#.to_owned(), 1_405_010, "json decode failed!msgdata.signal is not the number of a signal".to_owned()),
     ] {
-        let head = head("POST", route_path(route), &[]);
+        let head = request_head("POST", route_path(route_kind), &[]);
         let SchedulerForwarding::Reply(response) = translate(&head, &Bytes::from(body.clone())) else {
             panic!("{source}: {body} goes on")
         };
-        let text = json_of(&response);
+        let text = body_text(&response);
         assert_eq!((response.status().as_u16(), response.headers()[CONTENT_TYPE].to_str().unwrap()), (200, "application/json"), "{source}: {text}");
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let actual_message = value["message"].as_str().unwrap();
@@ -97,11 +97,11 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
 fn the_error_for_a_name_with_a_dot_is_plain_text() {
     for kind in ["application", "process", "deployment", "daemonset"] {
         let body = json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
-        let head = head("POST", route_path(kind), &[]);
+        let head = request_head("POST", route_path(kind), &[]);
         let SchedulerForwarding::Reply(response) = translate(&head, &Bytes::from(body)) else {
             panic!("{kind} goes on")
         };
-        assert_eq!(json_of(&response), "Name can't contains contains '.'", "{kind}");
+        assert_eq!(body_text(&response), "Name can't contains contains '.'", "{kind}");
         assert_eq!(
             (response.status(), &response.headers()[CONTENT_TYPE]),
             (StatusCode::OK, &HeaderValue::from_static("text/plain; charset=utf-8"))
@@ -115,10 +115,11 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
         r#"{{"kind":"application","spec":{{"template":{{"spec":{{"containers":[{}1]}}}}}}}}"#,
         "1,".repeat(100_000)
     );
-    let SchedulerForwarding::Reply(response) = translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(body)) else {
+    let SchedulerForwarding::Reply(response) = translate(&request_head("POST", APPLICATIONS, &[]), &Bytes::from(body))
+    else {
         panic!("it goes on")
     };
-    let text = json_of(&response);
+    let text = body_text(&response);
     assert!(
         text.len() < 2000 && text.contains("; and 99985 more mistakes"),
         "{text}"
@@ -150,7 +151,7 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
                 assert_eq!((status, headers.len(), &headers[CONTENT_TYPE]), (StatusCode::OK, 1, &HeaderValue::from_static("application/json")), "{source}");
             }
             (Relay::Reply(response) | Relay::NotProcessed(response), Some(expected)) => {
-                assert_eq!((response.status(), json_of(&response)), (StatusCode::OK, expected), "{source}");
+                assert_eq!((response.status(), body_text(&response)), (StatusCode::OK, expected), "{source}");
             }
             (got, expected) => panic!("{source}: {got:?} instead of {expected:?}"),
         }
@@ -162,21 +163,21 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
     let Relay::Reply(response) = relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {
         panic!("it is no JSON")
     };
-    assert!(json_of(&response).chars().count() < 500);
+    assert!(body_text(&response).chars().count() < 500);
 }
 
 #[test]
 #[rustfmt::skip]
 fn a_body_with_invalid_utf8_is_refused() {
-    for (route, body, code) in [
+    for (route_kind, body, code) in [
         ("application", &b"{\"kind\":\"application\",\"a\":\"\xff\"}"[..], "1405008"),
         ("message", b"{\"msgtype\":\"\xff\"}", "1405010"),
     ] {
-        let head = head("POST", route_path(route), &[]);
+        let head = request_head("POST", route_path(route_kind), &[]);
         let SchedulerForwarding::Reply(response) = translate(&head, &Bytes::from_static(body)) else {
-            panic!("{route} goes on")
+            panic!("{route_kind} goes on")
         };
-        let text = json_of(&response);
+        let text = body_text(&response);
         assert!(text.contains(code) && text.contains("invalid utf-8"), "{text}");
     }
 }
@@ -188,9 +189,9 @@ fn an_unreachable_scheduler_is_reported_as_bcs_mesos_driver_reports_it() {
         ("1.4, 6 no scheduler", "scheduler not exist", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!scheduler not exist","data":{}}"#),
         ("1.4 unreachable", "connection refused", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!connection refused","data":{}}"#),
     ] {
-        let response = scheduler().reply(&EndReason::UpstreamUnreachable { reason });
+        let response = scheduler_front().reply(&EndReason::UpstreamUnreachable { reason });
         assert_eq!(
-            (response.status(), json_of(&response).as_str()),
+            (response.status(), body_text(&response).as_str()),
             (StatusCode::OK, expected),
             "{source}"
         );
@@ -211,17 +212,17 @@ fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
         ("6 missing BCS-ClusterID", "GET", "/admissionwebhooks", "", r#"400 1405234 http header BCS-ClusterID  don't exist null"#),
     ] {
         let clusters: Vec<&str> = Some(cluster).filter(|cluster| !cluster.is_empty()).into_iter().collect();
-        let outcome = match scheduler().classify(&head(method, &format!("{PREFIX}{path}"), &clusters)) {
+        let outcome = match scheduler_front().classify(&request_head(method, &format!("{PREFIX}{path}"), &clusters)) {
             Class::Pass => "pass".to_owned(),
             Class::Inspect(inspection) => inspection.operation.to_string(),
             Class::Refuse(rejection) => {
-                let response = scheduler().reply(&EndReason::Rejected(&rejection));
-                let value: serde_json::Value = serde_json::from_str(&json_of(&response)).unwrap();
+                let response = scheduler_front().reply(&EndReason::Rejected(&rejection));
+                let value: serde_json::Value = serde_json::from_str(&body_text(&response)).unwrap();
                 format!("{} {} {} {}", response.status().as_u16(), value["code"], value["message"].as_str().unwrap(), value["data"])
             }
         };
         assert_eq!(outcome, expected, "{source}");
     }
-    let head = head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
-    assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(BodyReading::Nothing)));
+    let head = request_head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
+    assert!(matches!(scheduler_front().read_body(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(BodyReading::Nothing)));
 }

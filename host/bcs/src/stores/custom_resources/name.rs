@@ -8,9 +8,9 @@ use sha2::{Digest as _, Sha256};
 use crate::definition_name::DefinitionName;
 
 /// The maximum number of characters from the definition's name that a derived name contains.
-const READABLE: usize = 200;
+const READABLE_LENGTH_MAX: usize = 200;
 /// The number of bytes of the digest at the end of a derived name, which makes it unique.
-const DIGEST: usize = 8;
+const DIGEST_LENGTH: usize = 8;
 
 /// Returns the name of the resource that stores a definition. It is derived if BCS allows the definition's name but
 /// Kubernetes does not, for example because of capitals.
@@ -20,7 +20,7 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
     }
     let full_name = definition.to_string();
     let mut name = String::new();
-    for c in full_name.chars().take(READABLE) {
+    for c in full_name.chars().take(READABLE_LENGTH_MAX) {
         let c = c.to_ascii_lowercase();
         if c.is_ascii_lowercase() || c.is_ascii_digit() {
             name.push(c);
@@ -31,7 +31,7 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
     if !name.is_empty() && !name.ends_with('-') {
         name.push('-');
     }
-    for byte in Sha256::digest(full_name.as_bytes()).iter().take(DIGEST) {
+    for byte in Sha256::digest(full_name.as_bytes()).iter().take(DIGEST_LENGTH) {
         let _ = write!(name, "{byte:02x}");
     }
     name
@@ -41,7 +41,7 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
 /// this way, its resource gets a derived name too. Otherwise, two definitions could get resources of the same name.
 fn is_derived(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
-    end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())
+    end.len() == DIGEST_LENGTH * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
 
-fn object(text: &str) -> Map<String, Value> {
+fn parse_object(text: &str) -> Map<String, Value> {
     serde_json::from_str(text).unwrap()
 }
 
@@ -22,7 +22,7 @@ fn the_operation_and_kind_that_a_change_adds_are_found() {
         (None, Some(r#"{"resourcesRef":{"operation":1,"kind":"a"}}"#), None),
     ] {
         let change = FileChange::new("zookeeper:/a/b/c", before.map(str::to_owned), after.map(str::to_owned));
-        let pair = OperationAndKind::gained(&change);
+        let pair = OperationAndKind::added_by_change(&change);
         let gained = pair
             .as_ref()
             .map(|subject| (subject.operation.as_str(), subject.kind.as_str()));
@@ -56,7 +56,7 @@ fn missing_names_of_definitions_are_taken_from_the_node() {
             r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":[1],"x":2}"#,
         ),
     ] {
-        let completed_text = Value::Object(completed(object(stored_text), &node_name)).to_string();
+        let completed_text = Value::Object(complete_document(parse_object(stored_text), &node_name)).to_string();
         assert_eq!(completed_text, expected, "{stored_text}");
     }
 }
@@ -108,7 +108,7 @@ fn documents_that_differ_only_in_key_order_and_spacing_are_equal() {
         ("no JSON", "no  JSON", false),
         ("", "", true),
     ] {
-        assert_eq!(are_the_same(Some(one), Some(other)), expected, "{one} {other}");
+        assert_eq!(are_equal_documents(Some(one), Some(other)), expected, "{one} {other}");
     }
 }
 
@@ -126,7 +126,7 @@ fn only_definitions_in_json_can_be_written() {
             Some("of kind \"AdmissionChain\" cannot be stored here"),
         ),
     ] {
-        match (to_be_written(Path::new("zookeeper:/a/b/c"), text), expected) {
+        match (parse_for_write(Path::new("zookeeper:/a/b/c"), text), expected) {
             (Ok(_), None) => {}
             (Err(error), Some(words)) => {
                 let error = error.to_string();

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The maximum number of attempts to read all nodes while they change.
-const ATTEMPTS: usize = 10;
+const READ_ATTEMPTS_MAX: usize = 10;
 
 pub(super) struct StoreNode {
     pub(super) path: String,
@@ -64,8 +64,8 @@ impl NodeReader {
             *session_watches = SessionWatches { session, watches };
         }
         // The server of this session may lag behind other servers of the ensemble. `sync` makes it catch up with them.
-        client.sync(root).await.at("reading", root)?;
-        for _ in 0..ATTEMPTS {
+        client.sync(root).await.at_node("reading", root)?;
+        for _ in 0..READ_ATTEMPTS_MAX {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();
             session_watches.watches.retain(|_, change| is_waiting(change));
             let mut attempt = TreeRead {
@@ -73,7 +73,7 @@ impl NodeReader {
                 watches: &mut session_watches.watches,
                 used_keys: HashSet::new(),
             };
-            let Some(nodes) = attempt.nodes(root).await? else {
+            let Some(nodes) = attempt.read_nodes(root).await? else {
                 continue;
             };
             let used_keys = attempt.used_keys;
@@ -90,9 +90,9 @@ impl NodeReader {
 /// Does not watch the nodes. Concurrent changes may be missed.
 pub(super) async fn read_all(client: &Client, root: &str) -> Result<Vec<StoreNode>, ZooKeeperError> {
     let mut nodes = Vec::new();
-    for namespace in names(client, root).await? {
+    for namespace in child_names(client, root).await? {
         let parent = format!("{root}/{namespace}");
-        for name in names(client, &parent).await? {
+        for name in child_names(client, &parent).await? {
             let path = format!("{parent}/{name}");
             match client.get_data(&path).await {
                 Ok((data, _)) => nodes.push(StoreNode {
@@ -101,22 +101,22 @@ pub(super) async fn read_all(client: &Client, root: &str) -> Result<Vec<StoreNod
                     data,
                 }),
                 Err(Error::NoNode) => {}
-                Err(error) => return Err(error).at("reading", &path),
+                Err(error) => return Err(error).at_node("reading", &path),
             }
         }
     }
     Ok(nodes)
 }
 
-async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperError> {
+async fn child_names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperError> {
     match client.list_children(path).await {
         Ok(names) => Ok(names),
         Err(Error::NoNode) => Ok(Vec::new()),
-        Err(error) => Err(error).at("reading the children of", path),
+        Err(error) => Err(error).at_node("reading the children of", path),
     }
 }
 
-pub(super) async fn until_first_change(mut watches: Watches) {
+pub(super) async fn wait_until_first_change(mut watches: Watches) {
     if watches.next().await.is_none() {
         std::future::pending::<()>().await;
     }
@@ -130,29 +130,31 @@ struct TreeRead<'a> {
 
 impl TreeRead<'_> {
     /// Returns `None` if a node is deleted during the read.
-    async fn nodes(&mut self, root: &str) -> Result<Option<Vec<StoreNode>>, ZooKeeperError> {
+    async fn read_nodes(&mut self, root: &str) -> Result<Option<Vec<StoreNode>>, ZooKeeperError> {
         let children_key = WatchKey::Children(root.to_owned());
-        let namespaces = match children(self.client, root, self.is_kept(&children_key)).await {
+        let namespaces = match read_children(self.client, root, self.has_watch(&children_key)).await {
             Ok((namespaces, watch)) => {
-                self.keep(children_key, watch);
+                self.keep_watch(children_key, watch);
                 namespaces
             }
             Err(Error::NoNode) => {
                 let existence_key = WatchKey::Existence(root.to_owned());
-                let is_kept = self.is_kept(&existence_key);
-                let (is_there, watch) = existence(self.client, root, is_kept).await.at("reading", root)?;
-                self.keep(existence_key, watch);
+                let is_kept = self.has_watch(&existence_key);
+                let (is_there, watch) = check_existence(self.client, root, is_kept)
+                    .await
+                    .at_node("reading", root)?;
+                self.keep_watch(existence_key, watch);
                 return Ok((!is_there).then(Vec::new));
             }
-            Err(error) => return Err(error).at("reading the children of", root),
+            Err(error) => return Err(error).at_node("reading the children of", root),
         };
         // All requests are sent before the first response is awaited, to save time.
         let lists = namespaces.into_iter().map(|namespace| {
             let path = format!("{root}/{namespace}");
-            let is_kept = self.is_kept(&WatchKey::Children(path.clone()));
+            let is_kept = self.has_watch(&WatchKey::Children(path.clone()));
             let client = self.client;
             async move {
-                let list = children(client, &path, is_kept).await;
+                let list = read_children(client, &path, is_kept).await;
                 (path, namespace, list)
             }
         });
@@ -166,17 +168,17 @@ impl TreeRead<'_> {
                     is_gone = true;
                     continue;
                 }
-                Err(error) => return Err(error).at("reading the children of", &path),
+                Err(error) => return Err(error).at_node("reading the children of", &path),
             };
             let node_location = |name: String| (format!("{path}/{name}"), DefinitionName::new(&namespace, &name));
             locations.extend(names.into_iter().map(node_location));
-            self.keep(WatchKey::Children(path), watch);
+            self.keep_watch(WatchKey::Children(path), watch);
         }
         let nodes = locations.into_iter().map(|(path, name)| {
-            let is_kept = self.is_kept(&WatchKey::Data(path.clone()));
+            let is_kept = self.has_watch(&WatchKey::Data(path.clone()));
             let client = self.client;
             async move {
-                let data = data(client, &path, is_kept).await;
+                let data = read_data(client, &path, is_kept).await;
                 (path, name, data)
             }
         });
@@ -189,19 +191,19 @@ impl TreeRead<'_> {
                     is_gone = true;
                     continue;
                 }
-                Err(error) => return Err(error).at("reading", &path),
+                Err(error) => return Err(error).at_node("reading", &path),
             };
-            self.keep(WatchKey::Data(path.clone()), watch);
+            self.keep_watch(WatchKey::Data(path.clone()), watch);
             store_nodes.push(StoreNode { path, name, data });
         }
         Ok((!is_gone).then_some(store_nodes))
     }
 
-    fn is_kept(&self, key: &WatchKey) -> bool {
+    fn has_watch(&self, key: &WatchKey) -> bool {
         self.watches.contains_key(key)
     }
 
-    fn keep(&mut self, key: WatchKey, watch: Option<NodeWatch>) {
+    fn keep_watch(&mut self, key: WatchKey, watch: Option<NodeWatch>) {
         if let Some(watch) = watch {
             let change = watch.map(drop).boxed().shared();
             self.watches.insert(key.clone(), change);
@@ -210,7 +212,11 @@ impl TreeRead<'_> {
     }
 }
 
-async fn children(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<String>, Option<NodeWatch>), Error> {
+async fn read_children(
+    client: &Client,
+    path: &str,
+    is_watched: bool,
+) -> Result<(Vec<String>, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.list_children(path).await?, None));
     }
@@ -218,7 +224,7 @@ async fn children(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<
     Ok((names, Some(watch)))
 }
 
-async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<NodeWatch>), Error> {
+async fn read_data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.get_data(path).await?.0, None));
     }
@@ -226,7 +232,7 @@ async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>,
     Ok((data, Some(watch)))
 }
 
-async fn existence(client: &Client, path: &str, is_watched: bool) -> Result<(bool, Option<NodeWatch>), Error> {
+async fn check_existence(client: &Client, path: &str, is_watched: bool) -> Result<(bool, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.check_stat(path).await?.is_some(), None));
     }

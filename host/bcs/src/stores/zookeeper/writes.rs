@@ -21,7 +21,7 @@ pub(super) async fn transact(client: &Client, writes: &mut [NodeWrite], acls: Ac
     for write in writes.iter().filter(|write| write.version.is_none()) {
         if let Some((namespace, _)) = write.path.rsplit_once('/') {
             let result = client.mkdir(namespace, &options).await;
-            result.at("creating", namespace)?;
+            result.at_node("creating", namespace)?;
         }
     }
     if let [write] = writes {
@@ -34,7 +34,7 @@ pub(super) async fn transact(client: &Client, writes: &mut [NodeWrite], acls: Ac
             }
             (Some(version), None) => client.delete(&write.path, Some(version)).await,
         };
-        return outcome.at("writing", &write.path);
+        return outcome.at_node("writing", &write.path);
     }
     let mut created_paths = HashSet::new();
     let mut transaction_result = Ok(());
@@ -45,7 +45,7 @@ pub(super) async fn transact(client: &Client, writes: &mut [NodeWrite], acls: Ac
                 created_paths.insert(write.path.clone());
             }
             Err(error) => {
-                transaction_result = Err(error).at("creating", &write.path);
+                transaction_result = Err(error).at_node("creating", &write.path);
                 break;
             }
         }
@@ -70,12 +70,12 @@ async fn commit(client: &Client, writes: &[NodeWrite]) -> Result<(), ZooKeeperEr
             Some(data) => writer.add_set_data(&write.path, data, write.version),
             None => writer.add_delete(&write.path, write.version),
         };
-        addition.at("writing", &write.path)?;
+        addition.at_node("writing", &write.path)?;
     }
     let (index, error) = match writer.commit().await {
         Ok(_) => return Ok(()),
         Err(MultiWriteError::OperationFailed { index, source }) => (index, source),
         Err(MultiWriteError::RequestFailed { source }) => (0, source),
     };
-    Err(error).at("writing", writes.get(index).map_or("", |write| &write.path))
+    Err(error).at_node("writing", writes.get(index).map_or("", |write| &write.path))
 }

@@ -43,7 +43,7 @@ struct Keeper {
 }
 
 /// Keeps the node registered until `stop` is cancelled, and then removes it.
-pub(super) async fn keep(
+pub(super) async fn keep_registered(
     zookeeper: ZooKeeper,
     registration: NodeRegistration,
     goal: watch::Receiver<NodeGoal>,
@@ -68,7 +68,7 @@ pub(super) async fn keep(
 
 impl Keeper {
     async fn run(&mut self) -> std::convert::Infallible {
-        if let Err(reason) = check(&self.registration) {
+        if let Err(reason) = check_node_path(&self.registration) {
             let NodeRegistration { parent, name, .. } = &self.registration;
             let reason = format!("{name:?} below {parent:?} is not a valid node name: {reason}");
             self.publish_missing(reason, false);
@@ -76,9 +76,9 @@ impl Keeper {
         }
         let zookeeper = self.zookeeper.clone();
         loop {
-            let client = zookeeper.connected(|error| self.publish_failure(&error)).await;
-            match zookeeper.while_connected(self.in_session(&client)).await {
-                None => self.publish_failure(&zookeeper.unavailable()),
+            let client = zookeeper.wait_for_client(|error| self.publish_failure(&error)).await;
+            match zookeeper.run_while_connected(self.keep_in_session(&client)).await {
+                None => self.publish_failure(&zookeeper.unavailable_error()),
                 Some(error) => {
                     self.publish_failure(&error);
                     if error.is_disconnected() {
@@ -91,7 +91,7 @@ impl Keeper {
         }
     }
 
-    async fn in_session(&mut self, client: &Client) -> ZooKeeperError {
+    async fn keep_in_session(&mut self, client: &Client) -> ZooKeeperError {
         loop {
             if let Err(error) = self.keep_once(client).await {
                 return error;
@@ -103,7 +103,7 @@ impl Keeper {
         if !self.goal.borrow_and_update().is_present {
             return self.stay_away(client).await;
         }
-        let path = self.path(client).await?;
+        let path = self.find_or_create_node(client).await?;
         let (data, watch) = match NodeWatch::data(client, &path).await {
             Ok(((data, stat), watch)) if stat.ephemeral_owner == client.session_id().0 => (data, watch),
             Ok(_) | Err(Error::NoNode) => {
@@ -112,7 +112,7 @@ impl Keeper {
                 self.pause().await;
                 return Ok(());
             }
-            Err(error) => return Err(error).at("reading", &path),
+            Err(error) => return Err(error).at_node("reading", &path),
         };
         let goal_data = self.goal.borrow_and_update().data.clone();
         if data != goal_data {
@@ -121,7 +121,7 @@ impl Keeper {
             }
             let response = client.set_data(&path, &goal_data, None).await;
             if response != Err(Error::NoNode) {
-                response.at("writing", &path)?;
+                response.at_node("writing", &path)?;
             }
         }
         let is_current = data == goal_data;
@@ -133,7 +133,7 @@ impl Keeper {
         }
         self.publish_registered(&path);
         tokio::select! {
-            fired = watch.fired() => fired.at("following", &path),
+            fired = watch.wait_until_fired() => fired.at_node("following", &path),
             Ok(()) = self.goal.changed() => Ok(()),
         }
     }
@@ -141,7 +141,7 @@ impl Keeper {
     async fn stay_away(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         let node = self.node.as_ref();
         if let Some(node) = node.filter(|node| node.session == client.session_id()) {
-            remove(client, &self.registration.parent, node).await?;
+            remove_node(client, &self.registration.parent, node).await?;
         }
         let was_registered = self.node.take().is_some();
         self.publish(RegistrationState::Missing {
@@ -160,10 +160,10 @@ impl Keeper {
     }
 
     async fn pause(&mut self) {
-        sleep(self.pauses.after_failure()).await;
+        sleep(self.pauses.pause_after_failure()).await;
     }
 
-    async fn path(&mut self, client: &Client) -> Result<String, ZooKeeperError> {
+    async fn find_or_create_node(&mut self, client: &Client) -> Result<String, ZooKeeperError> {
         let session = client.session_id();
         let parent = self.registration.parent.clone();
         let node = match self.node.as_mut() {
@@ -172,7 +172,7 @@ impl Keeper {
                     return Ok(path.clone());
                 }
                 // An earlier attempt may have created the node and lost the response.
-                if let Some(path) = find(client, &parent, &node.prefix).await? {
+                if let Some(path) = find_node(client, &parent, &node.prefix).await? {
                     return Ok(node.path.insert(path).clone());
                 }
                 node
@@ -197,14 +197,14 @@ impl Keeper {
                         let servers = self.zookeeper.servers().clone();
                         return Err(ZooKeeperError::NoRoot { servers });
                     }
-                    result => result.at("creating", &parent)?,
+                    result => result.at_node("creating", &parent)?,
                 }
                 let options = CreateMode::EphemeralSequential.with_acls(acls);
                 client.create(&begin, &node.data, &options).await
             }
             created => created,
         }
-        .at("creating", &begin)?;
+        .at_node("creating", &begin)?;
         Ok(node.path.insert(format!("{begin}{sequence}")).clone())
     }
 
@@ -221,11 +221,11 @@ impl Keeper {
         let parent = &self.registration.parent;
         let removal = async {
             loop {
-                let client = zookeeper.connected(drop).await;
+                let client = zookeeper.wait_for_client(drop).await;
                 if client.session_id() != node.session {
                     return Ok(());
                 }
-                match zookeeper.while_connected(remove(&client, parent, &node)).await {
+                match zookeeper.run_while_connected(remove_node(&client, parent, &node)).await {
                     None => {}
                     Some(Err(error)) if error.is_disconnected() => sleep(RECONNECT_PAUSE).await,
                     Some(result) => return result,
@@ -239,7 +239,7 @@ impl Keeper {
                 return;
             }
             Ok(Err(error)) => error.to_string(),
-            Err(_) => self.zookeeper.unavailable().to_string(),
+            Err(_) => self.zookeeper.unavailable_error().to_string(),
         };
         tracing::warn!(
             parent,
@@ -282,7 +282,7 @@ impl Keeper {
     }
 }
 
-fn check(registration: &NodeRegistration) -> Result<(), &'static str> {
+fn check_node_path(registration: &NodeRegistration) -> Result<(), &'static str> {
     let NodeRegistration { parent, name, .. } = registration;
     if name.is_empty() || name.contains('/') {
         return Err("a name must be one segment of a path");
@@ -291,12 +291,12 @@ fn check(registration: &NodeRegistration) -> Result<(), &'static str> {
     check_path(&join(parent, name))
 }
 
-async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
+async fn find_node(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
     // The server of this session may lag behind other servers of the ensemble. `sync` makes it catch up with them.
     match client.sync(parent).await {
         Ok(()) => {}
         Err(Error::NoNode) => return Ok(None),
-        Err(error) => return Err(error).at("reading the children of", parent),
+        Err(error) => return Err(error).at_node("reading the children of", parent),
     }
     match client.list_children(parent).await {
         Ok(names) => Ok(names
@@ -304,20 +304,20 @@ async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<Stri
             .find(|name| name.starts_with(prefix))
             .map(|name| join(parent, name))),
         Err(Error::NoNode) => Ok(None),
-        Err(error) => Err(error).at("reading the children of", parent),
+        Err(error) => Err(error).at_node("reading the children of", parent),
     }
 }
 
-async fn remove(client: &Client, parent: &str, node: &PendingNode) -> Result<(), ZooKeeperError> {
+async fn remove_node(client: &Client, parent: &str, node: &PendingNode) -> Result<(), ZooKeeperError> {
     let path = match &node.path {
         Some(path) => Some(path.clone()),
-        None => find(client, parent, &node.prefix).await?,
+        None => find_node(client, parent, &node.prefix).await?,
     };
     let Some(path) = path else {
         return Ok(());
     };
     match client.delete(&path, None).await {
         Ok(()) | Err(Error::NoNode) => Ok(()),
-        Err(error) => Err(error).at("deleting", &path),
+        Err(error) => Err(error).at_node("deleting", &path),
     }
 }

@@ -15,7 +15,7 @@ use crate::zookeeper::{EnsembleConfig, EnsembleServer, error::describe};
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// If no session can be opened, a TCP connection to each server is tried. The server must accept it within this time.
-const PROBE: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Publisher {
     states: watch::Sender<SessionState>,
@@ -24,7 +24,7 @@ struct Publisher {
     was_connected: bool,
 }
 
-pub(super) async fn keep(
+pub(super) async fn keep_connected(
     config: EnsembleConfig,
     states: watch::Sender<SessionState>,
     connection: watch::Sender<SessionConnection>,
@@ -44,8 +44,8 @@ pub(super) async fn keep(
                 publisher.publish_disconnected(reason);
             }
             Err(error) => {
-                publisher.publish_disconnected(explain(&error, &config).await);
-                sleep(pauses.after_failure()).await;
+                publisher.publish_disconnected(explain_failure(&error, &config).await);
+                sleep(pauses.pause_after_failure()).await;
             }
         }
     }
@@ -54,7 +54,8 @@ pub(super) async fn keep(
 async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     let mut connector = Client::connector()
         .with_session_timeout(config.session_timeout)
-        // This setting makes the client library give up as soon as it has tried every server. `keep` tries again later.
+        // This setting makes the client library give up as soon as it has tried every server. `keep_connected` tries
+        // again later.
         .with_fail_eagerly()
         // This setting makes the client library create nodes with the operation of ZooKeeper 3.4.0, which newer servers
         // support too.
@@ -81,10 +82,16 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
 }
 
 /// Finds out why no session was opened, because the client library does not say: tries a TCP connection to each server.
-async fn explain(error: &Error, config: &EnsembleConfig) -> String {
+async fn explain_failure(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {
-            let probes: Vec<_> = config.servers.iter().cloned().map(probe).map(tokio::spawn).collect();
+            let probes: Vec<_> = config
+                .servers
+                .iter()
+                .cloned()
+                .map(probe_server)
+                .map(tokio::spawn)
+                .collect();
             let mut reasons = Vec::with_capacity(probes.len());
             for probe in probes {
                 reasons.extend(probe.await);
@@ -95,8 +102,8 @@ async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     }
 }
 
-async fn probe(server: EnsembleServer) -> String {
-    match timeout(PROBE, TcpStream::connect((server.host(), server.port()))).await {
+async fn probe_server(server: EnsembleServer) -> String {
+    match timeout(PROBE_TIMEOUT, TcpStream::connect((server.host(), server.port()))).await {
         Err(_) => format!("{server} does not respond"),
         Ok(Err(error)) => format!("{server}: {error}"),
         Ok(Ok(_)) => {

@@ -5,10 +5,10 @@ use sigstore_verify::types::{DerCertificate, DerPublicKey};
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::{certificate::X509Certificate, parse_x509_certificate};
 
-use super::{PublicKey, key::invalid};
+use super::{PublicKey, key::invalid_trust_error};
 use crate::signature::InvalidTrust;
 
-const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
+const CODE_SIGNING_OID: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
 /// A certificate whose owner signs modules.
 #[derive(Clone, PartialEq, Eq, derive_more::Display, derive_more::Debug)]
@@ -27,14 +27,14 @@ impl SigningCertificate {
     ///
     /// Returns an error when a text is not PEM, the certificate is not valid yet, or no authority issued it.
     pub fn new(certificate: &str, authorities: Option<&[String]>) -> Result<Self, InvalidTrust> {
-        Self::parse(certificate, authorities).map_err(invalid("certificate", None))
+        Self::parse(certificate, authorities).map_err(invalid_trust_error("certificate", None))
     }
 
     fn parse(certificate: &str, authorities: Option<&[String]>) -> Result<Self, String> {
-        let der = from_pem(certificate)?;
+        let der = parse_certificate(certificate)?;
         let wrong = |error: &dyn fmt::Display| format!("it cannot be read: {error}");
         let (_, parsed) = parse_x509_certificate(&der).map_err(|error| wrong(&error))?;
-        is_for_signing(&parsed)?;
+        check_is_for_signing(&parsed)?;
         let now = UnixTime::now();
         let begins = parsed.validity().not_before;
         if u64::try_from(begins.timestamp()).is_ok_and(|begins| begins > now.as_secs()) {
@@ -43,7 +43,7 @@ impl SigningCertificate {
         let key = PublicKey::from_der(DerPublicKey::new(parsed.public_key().raw.to_vec()))?;
         if let Some(authorities) = authorities {
             let leaf = EndEntityCert::try_from(&der).map_err(|error| wrong(&error))?;
-            was_issued(&leaf, authorities, now)?;
+            check_was_issued(&leaf, authorities, now)?;
         }
         let der = DerCertificate::from_bytes(&der);
         Ok(Self { der, key })
@@ -54,13 +54,13 @@ impl SigningCertificate {
     }
 }
 
-fn from_pem(text: &str) -> Result<CertificateDer<'static>, String> {
+fn parse_certificate(text: &str) -> Result<CertificateDer<'static>, String> {
     CertificateDer::from_pem_slice(text.as_bytes())
         .map_err(|_| "it is not the PEM text of a certificate, `-----BEGIN CERTIFICATE-----`".to_owned())
 }
 
 /// Checks that the certificate has the key usages and the subject alternative name of cosign's certificates.
-fn is_for_signing(certificate: &X509Certificate<'_>) -> Result<(), String> {
+fn check_is_for_signing(certificate: &X509Certificate<'_>) -> Result<(), String> {
     let wrong = |error: &dyn fmt::Display| format!("its extensions cannot be read: {error}");
     let usage = certificate.key_usage().map_err(|error| wrong(&error))?;
     if !usage.is_some_and(|usage| usage.value.digital_signature()) {
@@ -77,10 +77,10 @@ fn is_for_signing(certificate: &X509Certificate<'_>) -> Result<(), String> {
     }
 }
 
-fn was_issued(leaf: &EndEntityCert<'_>, authorities: &[String], now: UnixTime) -> Result<(), String> {
+fn check_was_issued(leaf: &EndEntityCert<'_>, authorities: &[String], now: UnixTime) -> Result<(), String> {
     let authorities: Vec<_> = authorities
         .iter()
-        .map(|authority| from_pem(authority))
+        .map(|authority| parse_certificate(authority))
         .collect::<Result<_, _>>()
         .map_err(|error| format!("of its chain: {error}"))?;
     let anchors: Vec<_> = authorities
@@ -88,7 +88,7 @@ fn was_issued(leaf: &EndEntityCert<'_>, authorities: &[String], now: UnixTime) -
         .map(anchor_from_trusted_cert)
         .collect::<Result<_, _>>()
         .map_err(|error| format!("a certificate of its chain cannot be read: {error}"))?;
-    let usage = KeyUsage::required(CODE_SIGNING);
+    let usage = KeyUsage::required(CODE_SIGNING_OID);
     leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, &[], now, usage, None, None)
         .map(drop)
         .map_err(|error| format!("no certificate of its chain issued it, or it has expired: {error}"))

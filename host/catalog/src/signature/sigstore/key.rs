@@ -29,7 +29,7 @@ impl PublicKey {
     ///
     /// Returns an error when the text contains anything else, or a key of an unsupported kind.
     pub fn from_pem(text: &str) -> Result<Self, InvalidTrust> {
-        Self::parse(text).map_err(invalid("public key", None))
+        Self::parse(text).map_err(invalid_trust_error("public key", None))
     }
 
     /// Reads the only public key in a PEM file.
@@ -38,7 +38,7 @@ impl PublicKey {
     ///
     /// Fails as [`from_pem`](Self::from_pem) does, and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
-        Self::parse(&read_text(path)?).map_err(invalid("public key", Some(path)))
+        Self::parse(&read_text(path)?).map_err(invalid_trust_error("public key", Some(path)))
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -70,12 +70,12 @@ impl PublicKey {
         let kinds = "ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits";
         let error_text = |error: &dyn fmt::Display| format!("it is not a key for {kinds}: {error}");
         let algorithm = KeyAlgorithm::from_spki(&der).map_err(|error| error_text(&error))?;
-        if schemes(algorithm).is_empty() {
+        if signing_schemes(algorithm).is_empty() {
             return Err(format!("it is not a key for {kinds}"));
         }
         let key = VerificationKey::from_spki(&der).map_err(|error| error_text(&error))?;
         validate_raw_public_key(key.scheme(), key.as_bytes()).map_err(|error| error_text(&error))?;
-        let fingerprint = Digest::of(der.as_bytes());
+        let fingerprint = Digest::of_bytes(der.as_bytes());
         Ok(Self {
             der,
             algorithm,
@@ -93,7 +93,7 @@ impl PublicKey {
     }
 
     pub(super) fn has_signed(&self, message: &[u8], signature: &SignatureBytes) -> bool {
-        schemes(self.algorithm).iter().any(|scheme| {
+        signing_schemes(self.algorithm).iter().any(|scheme| {
             VerificationKey::from_spki_with_scheme(&self.der, *scheme)
                 .is_ok_and(|key| key.verify(message, signature).is_ok())
         })
@@ -101,7 +101,7 @@ impl PublicKey {
 }
 
 /// cosign uses SHA-256 with every curve, while other tools use the hash of the curve's size.
-fn schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
+fn signing_schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
     match algorithm {
         KeyAlgorithm::EcdsaP256 => &[SigningScheme::EcdsaP256Sha256],
         KeyAlgorithm::EcdsaP384 => &[SigningScheme::EcdsaP384Sha384, SigningScheme::EcdsaP384Sha256],
@@ -125,7 +125,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, InvalidTrust> {
     })
 }
 
-pub(super) fn invalid(kind: &'static str, path: Option<&Path>) -> impl Fn(String) -> InvalidTrust {
+pub(super) fn invalid_trust_error(kind: &'static str, path: Option<&Path>) -> impl Fn(String) -> InvalidTrust {
     let path = path.map(Path::to_owned);
     move |problem| InvalidTrust::Invalid {
         kind,

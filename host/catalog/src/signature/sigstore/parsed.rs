@@ -34,7 +34,7 @@ impl<'a> ParsedSignature<'a> {
         match found_signature {
             FoundSignature::Detached { content, .. } => Ok(Self {
                 signed: SignedContent::Artifact(None),
-                signature: detached(&content.0)?,
+                signature: parse_detached(&content.0)?,
                 bundle: None,
             }),
             FoundSignature::Bundle { content, .. } => Self::from_bundle(&content.0),
@@ -46,10 +46,12 @@ impl<'a> ParsedSignature<'a> {
                 log,
                 ..
             } => {
-                let signature = decode("the signature", signature)?;
+                let signature = decode_base64("the signature", signature)?;
                 let bundle = certificate
                     .as_deref()
-                    .map(|certificate| legacy::bundle(certificate, chain.as_deref(), log.as_deref(), signature.clone()))
+                    .map(|certificate| {
+                        legacy::create_bundle(certificate, chain.as_deref(), log.as_deref(), signature.clone())
+                    })
                     .transpose()?;
                 Ok(Self {
                     signed: SignedContent::Payload(&payload.0),
@@ -64,7 +66,7 @@ impl<'a> ParsedSignature<'a> {
         let text = std::str::from_utf8(content)
             .map_err(|error| Refusal::Damaged(format!("it is not valid UTF-8: {error}")))?;
         if let Some(blob_bundle) = legacy::BlobBundle::parse(text) {
-            let (signature, bundle) = blob_bundle.open()?;
+            let (signature, bundle) = blob_bundle.into_parts()?;
             return Ok(Self {
                 signed: SignedContent::Artifact(None),
                 signature,
@@ -97,7 +99,7 @@ impl<'a> ParsedSignature<'a> {
 }
 
 impl SignedContent<'_> {
-    pub(super) fn message<'b>(&'b self, artifact: &'b [u8]) -> Cow<'b, [u8]> {
+    pub(super) fn signed_message<'b>(&'b self, artifact: &'b [u8]) -> Cow<'b, [u8]> {
         match self {
             Self::Artifact(_) => Cow::Borrowed(artifact),
             Self::Payload(payload) => Cow::Borrowed(payload),
@@ -106,7 +108,7 @@ impl SignedContent<'_> {
     }
 
     /// Returns the bytes with which to verify a bundle: the signed payload if there is one, and otherwise `artifact`.
-    pub(super) fn content<'b>(&'b self, artifact: &'b [u8]) -> &'b [u8] {
+    pub(super) fn bundle_artifact<'b>(&'b self, artifact: &'b [u8]) -> &'b [u8] {
         match self {
             Self::Payload(payload) => payload,
             Self::Artifact(_) | Self::Envelope(_) => artifact,
@@ -115,7 +117,7 @@ impl SignedContent<'_> {
 
     /// Returns an error unless the signed content is the artifact or contains its digest.
     pub(super) fn check_subject(&self, artifact: &[u8]) -> Result<(), Refusal> {
-        let actual = Digest::of(artifact);
+        let actual = Digest::of_bytes(artifact);
         match self {
             Self::Artifact(None) => Ok(()),
             Self::Artifact(Some(declared)) => match declared.algorithm {
@@ -129,14 +131,14 @@ impl SignedContent<'_> {
                 // compared, because the signature covers the bytes of the artifact, and is invalid for any other bytes.
                 _ => Ok(()),
             },
-            Self::Payload(payload) => simple_signing(payload, actual),
-            Self::Envelope(envelope) => statement(envelope, actual),
+            Self::Payload(payload) => check_simple_signing(payload, actual),
+            Self::Envelope(envelope) => check_statement(envelope, actual),
         }
     }
 }
 
 /// Parses a signature in the format of `cosign sign-blob` or `openssl dgst -sign`.
-fn detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
+fn parse_detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
     let text = content.trim_ascii();
     if text.is_empty() {
         return Err(Refusal::Damaged("it is empty".to_owned()));
@@ -158,7 +160,7 @@ fn detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
     Ok(SignatureBytes::new(bytes))
 }
 
-pub(super) fn decode(part: &str, text: &str) -> Result<SignatureBytes, Refusal> {
+pub(super) fn decode_base64(part: &str, text: &str) -> Result<SignatureBytes, Refusal> {
     let bytes = STANDARD
         .decode(text.trim())
         .map_err(|error| Refusal::Damaged(format!("{part} is not valid base64: {error}")))?;
@@ -184,12 +186,12 @@ struct SignedImage {
     manifest: String,
 }
 
-const SIMPLE_SIGNING: &str = "cosign container image signature";
+const SIMPLE_SIGNING_KIND: &str = "cosign container image signature";
 
-fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
+fn check_simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
     let text: SimpleSigning = serde_json::from_slice(payload)
         .map_err(|error| Refusal::Damaged(format!("its payload is not a cosign payload: {error}")))?;
-    if text.critical.kind != SIMPLE_SIGNING {
+    if text.critical.kind != SIMPLE_SIGNING_KIND {
         return Err(Refusal::Statement(text.critical.kind));
     }
     if text.critical.image.manifest.parse() != Ok(actual) {
@@ -201,18 +203,18 @@ fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
     Ok(())
 }
 
-const IN_TOTO: &str = "application/vnd.in-toto+json";
+const IN_TOTO_TYPE: &str = "application/vnd.in-toto+json";
 
 /// The versions of in-toto statements. All have the fields that are read here.
-const STATEMENTS: [&str; 2] = ["https://in-toto.io/Statement/v1", "https://in-toto.io/Statement/v0.1"];
+const STATEMENT_TYPES: [&str; 2] = ["https://in-toto.io/Statement/v1", "https://in-toto.io/Statement/v0.1"];
 
-fn statement(envelope: &DsseEnvelope, actual: Digest) -> Result<(), Refusal> {
-    if envelope.payload_type != IN_TOTO {
+fn check_statement(envelope: &DsseEnvelope, actual: Digest) -> Result<(), Refusal> {
+    if envelope.payload_type != IN_TOTO_TYPE {
         return Err(Refusal::Statement(envelope.payload_type.clone()));
     }
     let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes())
         .map_err(|error| Refusal::Damaged(format!("its payload is not a valid in-toto statement: {error}")))?;
-    if !STATEMENTS.contains(&statement.type_.as_str()) {
+    if !STATEMENT_TYPES.contains(&statement.type_.as_str()) {
         return Err(Refusal::Statement(statement.type_));
     }
     if statement.predicate_type != SIGNATURE_STATEMENT {

@@ -29,11 +29,11 @@ impl HashContext for Hash {
     }
 }
 
-fn unsupported(algorithm: impl std::fmt::Display) -> Error {
+fn unsupported_error(algorithm: impl std::fmt::Display) -> Error {
     Error::UnsupportedAlgorithm(format!("{algorithm} is not supported"))
 }
 
-fn invalid(scheme: SigningScheme) -> Error {
+fn invalid_signature_error(scheme: SigningScheme) -> Error {
     Error::Verification(format!("{} signature is not valid", scheme.name()))
 }
 
@@ -43,7 +43,7 @@ impl CryptoProvider for RingProvider {
             HashAlgorithm::Sha2256 => &digest::SHA256,
             HashAlgorithm::Sha2384 => &digest::SHA384,
             HashAlgorithm::Sha2512 => &digest::SHA512,
-            other => return Err(unsupported(other)),
+            other => return Err(unsupported_error(other)),
         };
         Ok(Box::new(Hash(digest::Context::new(algorithm))))
     }
@@ -61,11 +61,11 @@ impl CryptoProvider for RingProvider {
             SigningScheme::RsaPssSha256 => &signature::RSA_PSS_2048_8192_SHA256,
             SigningScheme::RsaPssSha384 => &signature::RSA_PSS_2048_8192_SHA384,
             SigningScheme::RsaPssSha512 => &signature::RSA_PSS_2048_8192_SHA512,
-            other => return Err(unsupported(other.name())),
+            other => return Err(unsupported_error(other.name())),
         };
         signature::UnparsedPublicKey::new(algorithm, key)
             .verify(data, signature)
-            .map_err(|_| invalid(scheme))
+            .map_err(|_| invalid_signature_error(scheme))
     }
 
     /// Verifies the signature of a digest. ring cannot do this, so other crates do it. RSA is not supported here,
@@ -89,9 +89,9 @@ impl CryptoProvider for RingProvider {
                 VerifyingKey::from_sec1_bytes(key)
                     .and_then(|key| key.verify_prehash(digest, &Signature::from_der(signature)?))
             }
-            other => return Err(unsupported(format_args!("{} of a certificate", other.name()))),
+            other => return Err(unsupported_error(format_args!("{} of a certificate", other.name()))),
         };
-        valid.map_err(|_| invalid(scheme))
+        valid.map_err(|_| invalid_signature_error(scheme))
     }
 }
 

@@ -6,12 +6,12 @@ use sigstore_verify::{VerificationPolicy, Verifier, trust_root::TrustedRoot};
 
 use super::{
     PublicKey,
-    key::{invalid, read_text},
+    key::{invalid_trust_error, read_text},
     provider,
 };
 use crate::signature::InvalidTrust;
 
-const KIND: &str = "trust root";
+const TRUST_ROOT_KIND: &str = "trust root";
 
 /// The certificate authorities and logs that are trusted. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
@@ -32,7 +32,7 @@ impl TrustRoot {
     ///
     /// Returns an error when the text is invalid, or contains an unusable key or certificate.
     pub fn from_json(text: &str) -> Result<Self, InvalidTrust> {
-        Self::parse(text).map_err(invalid(KIND, None))
+        Self::parse(text).map_err(invalid_trust_error(TRUST_ROOT_KIND, None))
     }
 
     /// Reads a `trusted_root.json` from a file.
@@ -41,7 +41,7 @@ impl TrustRoot {
     ///
     /// Fails as [`from_json`](Self::from_json) does, and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
-        Self::parse(&read_text(path)?).map_err(invalid(KIND, Some(path)))
+        Self::parse(&read_text(path)?).map_err(invalid_trust_error(TRUST_ROOT_KIND, Some(path)))
     }
 
     /// Creates a trust root from PEM texts: the certificates of an authority (Fulcio: root and intermediates), and the
@@ -55,7 +55,7 @@ impl TrustRoot {
         signature_log: &str,
         certificate_log: Option<&str>,
     ) -> Result<Self, InvalidTrust> {
-        let root_error = invalid(KIND, None);
+        let root_error = invalid_trust_error(TRUST_ROOT_KIND, None);
         let blocks =
             pem::parse_many(authorities).map_err(|error| root_error(format!("it is not valid PEM: {error}")))?;
         let certificates: Vec<Value> = blocks

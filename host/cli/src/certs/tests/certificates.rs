@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn rustls_accepts_a_certificate_only_for_its_names() {
     let directory = TempDir::new().unwrap();
-    let report = certs(
+    let report = make_certs(
         &directory,
         "--service hook.ns --service images.image-ns --host localhost --host 127.0.0.1 --host ::1 \
          --host *.example.com --client driver",
@@ -39,16 +39,16 @@ fn rustls_accepts_a_certificate_only_for_its_names() {
         for name in others {
             assert!(!is_valid_server(&report, &path, name), "{file} for {name}");
         }
-        assert_eq!(is_client(&report, &path), file == "driver", "{file}");
+        assert_eq!(is_valid_client(&report, &path), file == "driver", "{file}");
     }
 }
 
 #[test]
 fn a_certificate_has_the_requested_names_and_its_key_usage() {
     let directory = TempDir::new().unwrap();
-    let report = certs(&directory, "--service hook.ns --host 127.0.0.1 --days 30").unwrap();
+    let report = make_certs(&directory, "--service hook.ns --host 127.0.0.1 --days 30").unwrap();
     let files = &report.certificates[0].entry.files;
-    let leaf = der(&files.certificate);
+    let leaf = read_der(&files.certificate);
     let (_, leaf) = x509_parser::parse_x509_certificate(&leaf).unwrap();
     let extension = leaf.subject_alternative_name().unwrap().unwrap().value;
     let names: Vec<_> = extension.general_names.iter().map(GeneralName::to_string).collect();
@@ -69,7 +69,7 @@ fn a_certificate_has_the_requested_names_and_its_key_usage() {
     };
     assert_eq!(days(&leaf), 30);
 
-    let authority = der(&report.ca.files.certificate);
+    let authority = read_der(&report.ca.files.certificate);
     let (_, authority) = x509_parser::parse_x509_certificate(&authority).unwrap();
     assert!(authority.is_ca());
     assert_eq!(days(&authority), 3650);

@@ -3,10 +3,10 @@ use super::*;
 #[test]
 fn existing_certificates_are_kept_without_the_option_force() {
     let directory = TempDir::new().unwrap();
-    certs(&directory, "--service hook.ns").unwrap();
+    make_certs(&directory, "--service hook.ns").unwrap();
     let read_key = || std::fs::read(directory.path().join("hook.ns.key")).unwrap();
     let before = read_key();
-    let error = certs(&directory, "--service new.ns --service hook.ns")
+    let error = make_certs(&directory, "--service new.ns --service hook.ns")
         .unwrap_err()
         .to_string();
     for part in ["hook.ns.pem", "hook.ns.key already exist;", "--force"] {
@@ -16,7 +16,7 @@ fn existing_certificates_are_kept_without_the_option_force() {
     assert_eq!(read_key(), before);
     assert!(!directory.path().join("new.ns.pem").exists(), "all or nothing");
 
-    certs(&directory, "--service hook.ns --force").unwrap();
+    make_certs(&directory, "--service hook.ns --force").unwrap();
     assert_ne!(read_key(), before);
 }
 
@@ -25,7 +25,7 @@ fn existing_certificates_are_kept_without_the_option_force() {
 fn key_files_are_readable_only_by_their_owner() {
     use std::os::unix::fs::PermissionsExt;
     let directory = TempDir::new().unwrap();
-    certs(&directory, "--service hook.ns --client driver").unwrap();
+    make_certs(&directory, "--service hook.ns --client driver").unwrap();
     let mut file_count = 0;
     for entry in std::fs::read_dir(directory.path()).unwrap() {
         let entry = entry.unwrap();
@@ -51,7 +51,7 @@ fn certificate_files_are_named_after_their_subjects() {
         ("--client a --ca /nowhere/ca.pem", Err("/nowhere/ca.pem")),
     ] {
         let directory = TempDir::new().unwrap();
-        match (certs(&directory, line), expected) {
+        match (make_certs(&directory, line), expected) {
             (Ok(_), Ok(names)) => {
                 for name in &names {
                     assert!(directory.path().join(format!("{name}.pem")).exists(), "{line}: {name}");

@@ -53,19 +53,19 @@ fn renewal_replaces_only_certificates_that_need_it() {
     ];
     for (case, change, days, line, expected) in cases {
         let directory = TempDir::new().unwrap();
-        certs(&directory, "--service hook.ns --days 90").unwrap();
+        make_certs(&directory, "--service hook.ns --days 90").unwrap();
         change(directory.path());
         let path = directory.path().join("hook.ns.pem");
         let before = std::fs::read(&path).unwrap();
         let line = arguments(&directory, &format!("{line} --renew --days 90"));
-        let report = make(&line, now() + Duration::days(days)).unwrap();
+        let report = make_certificates(&line, now() + Duration::days(days)).unwrap();
         assert_eq!(report.certificates[0].entry.is_new, expected, "{case}");
         assert_eq!(std::fs::read(&path).unwrap() != before, expected, "{case}");
-        assert_eq!(json(&report)["certificates"][0]["new"], expected, "{case}");
+        assert_eq!(report_json(&report)["certificates"][0]["new"], expected, "{case}");
         let verb = if expected { "wrote" } else { "kept" };
         let printed = format!("{verb} {}", path.display());
         assert!(report.to_string().contains(&printed), "{case}: {report}");
-        let later_report = make(&line, now() + Duration::days(days)).unwrap();
+        let later_report = make_certificates(&line, now() + Duration::days(days)).unwrap();
         assert!(!later_report.certificates[0].entry.is_new, "{case}");
     }
 }
@@ -73,17 +73,17 @@ fn renewal_replaces_only_certificates_that_need_it() {
 #[test]
 fn renewal_creates_missing_certificates() {
     let directory = TempDir::new().unwrap();
-    let report = certs(&directory, "--service hook.ns --client driver --renew").unwrap();
+    let report = make_certs(&directory, "--service hook.ns --client driver --renew").unwrap();
     assert!(report.ca.is_new);
     assert!(report.certificates.iter().all(|certificate| certificate.entry.is_new));
-    let changed_report = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
+    let changed_report = make_certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
     let new: Vec<_> = changed_report
         .certificates
         .iter()
         .map(|certificate| certificate.entry.is_new)
         .collect();
     assert_eq!(new, [true, false]);
-    let unchanged_report = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
+    let unchanged_report = make_certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
     assert!(
         !unchanged_report.certificates[0].entry.is_new,
         "an address is known again"

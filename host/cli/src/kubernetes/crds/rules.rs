@@ -50,7 +50,7 @@ const EACH_EXPRESSION: &[&str] = &[
 const OWN_RULES: &[&str] = &["rules[]"];
 const ALL_RULES: &[&str] = &["rules[]", "stages[].rules[]"];
 
-const OF_RULES: Keywords = Rules(&[
+const RULE_KEYWORDS: Keywords = Rules(&[
     (
         "!('*' in self.operations) || self.operations.size() == 1",
         "`*` in `operations` stands for everything and must be alone",
@@ -242,7 +242,7 @@ const CHAIN: &[Addition] = &[
         ],
         Items(64, 253),
     ),
-    (ALL_RULES, OF_RULES),
+    (ALL_RULES, RULE_KEYWORDS),
 ];
 
 const EXCEPTION: &[Addition] = &[
@@ -265,27 +265,27 @@ const EXCEPTION: &[Addition] = &[
     (&["matchConditions"], Key("name")),
     (&["rules"], Items(32, 0)),
     (MATCHERS, Items(64, 253)),
-    (OWN_RULES, OF_RULES),
+    (OWN_RULES, RULE_KEYWORDS),
 ];
 
-pub(super) fn of_chains(spec: &mut Json) {
-    add(spec, CHAIN);
+pub(super) fn add_chain_rules(spec: &mut Json) {
+    add_keywords(spec, CHAIN);
 }
 
-pub(super) fn of_exceptions(spec: &mut Json) {
-    add(spec, EXCEPTION);
+pub(super) fn add_exception_rules(spec: &mut Json) {
+    add_keywords(spec, EXCEPTION);
 }
 
 /// Returns the rule that an object has exactly one of these fields. If `is_exclusive` is false, the object may have
 /// more than one of them, but at least one.
-pub(super) fn requiring_one(fields: &[&str], is_exclusive: bool) -> Json {
-    let present: Vec<_> = fields.iter().map(|field| format!("has(self.{field})")).collect();
+pub(super) fn one_field_rule(fields: &[&str], is_exclusive: bool) -> Json {
+    let presence_checks: Vec<_> = fields.iter().map(|field| format!("has(self.{field})")).collect();
     let names = fields.iter().map(|field| format!("`{field}`"));
     if is_exclusive {
-        let rule = format!("[{}].exists_one(is, is)", present.join(", "));
+        let rule = format!("[{}].exists_one(is, is)", presence_checks.join(", "));
         json!({"rule": rule, "message": format!("write exactly one of {}", enumerated(names, "and"))})
     } else {
-        json!({"rule": present.join(" || "), "message": format!("write {}", enumerated(names, "or"))})
+        json!({"rule": presence_checks.join(" || "), "message": format!("write {}", enumerated(names, "or"))})
     }
 }
 
@@ -306,7 +306,7 @@ fn schema_at<'s>(spec: &'s mut Json, path: &str) -> Option<&'s mut Map<String, J
     schema.as_object_mut()
 }
 
-fn add(spec: &mut Json, additions: &[Addition]) {
+fn add_keywords(spec: &mut Json, additions: &[Addition]) {
     for (paths, keywords) in additions {
         for path in *paths {
             // A test asserts that the schema contains every one of these paths. So the `continue` is never reached.

@@ -24,7 +24,7 @@ fn a_file_that_is_named_twice_is_mounted_once() {
             {"source": "e", "accept": "Unsigned"},
         ],
     });
-    let files = of_modules(&mut root, folder.path()).unwrap();
+    let files = mount_module_files(&mut root, folder.path()).unwrap();
     assert_eq!(
         root,
         json!({
@@ -48,7 +48,7 @@ fn a_file_that_is_named_twice_is_mounted_once() {
         ]
     );
     let mut root = json!({"modules": {"ca": "none.pem"}});
-    let error = of_modules(&mut root, folder.path()).unwrap_err();
+    let error = mount_module_files(&mut root, folder.path()).unwrap_err();
     assert!(error.contains("none.pem"), "{error}");
 }
 
@@ -65,7 +65,7 @@ fn paths_in_the_admin_section_are_changed_to_the_mounted_secret() {
     }
     let mount_admin = |section: &Json| {
         let mut section = section.as_object().unwrap().clone();
-        of_admin(&mut section, folder.path()).map(|files| (Json::Object(section), files))
+        mount_admin_files(&mut section, folder.path()).map(|files| (Json::Object(section), files))
     };
     let token = json!({"name": "ci", "role": "Admin", "file": "ci.token"});
     let digest = json!({"name": "board", "role": "Read", "sha256": "00"});

@@ -4,79 +4,79 @@ use admittance_gateway::admin::{ClusterEntry, ImportedAccounts, IssuedToken, Ree
 
 use crate::{
     human,
-    output::harmless,
+    output::sanitize_line,
     table::{TableCell, TextTable},
 };
 
-pub(super) fn users(users: &[UserEntry]) -> String {
+pub(super) fn users_table(users: &[UserEntry]) -> String {
     let mut table = TextTable::new(["ID", "NAME", "SUPER USER", "GROUPS", "TOKENS", "CREATED"]);
     for user in users {
-        table.row([
+        table.push_row([
             TableCell::number(user.id),
             TableCell::text(&user.name),
             TableCell::text(if user.super_user { "yes" } else { "" }),
             TableCell::text(user.groups.join(" ")),
             TableCell::number(user.tokens.len()),
-            TableCell::text(human::clock(user.created_at)),
+            TableCell::text(human::timestamp(user.created_at)),
         ]);
     }
     table.text()
 }
 
-pub(super) fn tokens(tokens: &[TokenEntry]) -> String {
+pub(super) fn tokens_table(tokens: &[TokenEntry]) -> String {
     let mut table = TextTable::new(["ID", "CREATED", "EXPIRES"]);
     for token in tokens {
-        table.row([
+        table.push_row([
             TableCell::number(token.id),
-            TableCell::text(human::clock(token.created_at)),
-            TableCell::text(human::clock(token.expires_at)),
+            TableCell::text(human::timestamp(token.created_at)),
+            TableCell::text(human::timestamp(token.expires_at)),
         ]);
     }
     table.text()
 }
 
 /// Writes a new token and nothing else, so that the output can be redirected to a file.
-pub(super) fn issued(token: &IssuedToken) -> String {
-    format!("{}\n", harmless(&token.token))
+pub(super) fn issued_token_text(token: &IssuedToken) -> String {
+    format!("{}\n", sanitize_line(&token.token))
 }
 
-pub(super) fn clusters(clusters: &[ClusterEntry]) -> String {
+pub(super) fn clusters_table(clusters: &[ClusterEntry]) -> String {
     let mut table = TextTable::new(["ID", "IDENTIFIER", "CREATOR", "PROJECT", "SERVERS", "REPORTED"]);
     for cluster in clusters {
         let project = cluster.bcs.as_ref().map(|bcs| bcs.project_id.as_str());
-        table.row([
+        table.push_row([
             TableCell::text(&cluster.id),
             TableCell::text(&cluster.identifier),
             TableCell::text(cluster.creator.as_deref().unwrap_or_default()),
             TableCell::text(project.unwrap_or_default()),
             TableCell::text(cluster.servers.join(" ")),
-            TableCell::text(cluster.reported_at.map(human::clock).unwrap_or_default()),
+            TableCell::text(cluster.reported_at.map(human::timestamp).unwrap_or_default()),
         ]);
     }
     table.text()
 }
 
-pub(super) fn register_tokens(clusters: &[ClusterEntry]) -> String {
+pub(super) fn register_tokens_table(clusters: &[ClusterEntry]) -> String {
     let mut table = TextTable::new(["CLUSTER", "CREATED", "FIRST USE UNTIL", "USED"]);
     for cluster in clusters {
         let Some(token) = &cluster.register_token else {
             continue;
         };
-        table.row([
+        table.push_row([
             TableCell::text(&cluster.id),
-            TableCell::text(human::clock(token.created_at)),
-            TableCell::text(human::clock(token.expires_at)),
-            TableCell::text(token.used_at.map(human::clock).unwrap_or_default()),
+            TableCell::text(human::timestamp(token.created_at)),
+            TableCell::text(human::timestamp(token.expires_at)),
+            TableCell::text(token.used_at.map(human::timestamp).unwrap_or_default()),
         ]);
     }
     table.text()
 }
 
-pub(super) fn permissions(clusters: &[ClusterEntry]) -> String {
+pub(super) fn permissions_table(clusters: &[ClusterEntry]) -> String {
     let mut table = TextTable::new(["CLUSTER", "USER", "PERMISSION"]);
     for cluster in clusters {
         for granted in &cluster.permissions {
-            table.row([
+            table.push_row([
                 TableCell::text(&cluster.id),
                 TableCell::text(&granted.user),
                 TableCell::text(&granted.permission),
@@ -86,19 +86,19 @@ pub(super) fn permissions(clusters: &[ClusterEntry]) -> String {
     table.text()
 }
 
-pub(super) fn reencrypted(reencryption: &Reencrypted) -> String {
+pub(super) fn reencryption_text(reencryption: &Reencrypted) -> String {
     let mut text = format!(
         "encrypted the credentials of {} and {} of users\n",
         human::count(reencryption.tokens, "cluster"),
         human::count(reencryption.user_tokens, "token")
     );
     for reason in &reencryption.skipped {
-        text += &format!("not encrypted again: {}\n", harmless(reason));
+        text += &format!("not encrypted again: {}\n", sanitize_line(reason));
     }
     text
 }
 
-pub(super) fn imported(import: &ImportedAccounts) -> String {
+pub(super) fn import_text(import: &ImportedAccounts) -> String {
     let counts = [
         (import.users, "user"),
         (import.tokens, "token"),
@@ -110,10 +110,10 @@ pub(super) fn imported(import: &ImportedAccounts) -> String {
     .map(|(number, noun)| human::count(number, noun));
     let mut text = format!("copied {}\n", counts.join(", "));
     for name in &import.replaced {
-        text += &format!("replaced: {}\n", harmless(name));
+        text += &format!("replaced: {}\n", sanitize_line(name));
     }
     for reason in &import.skipped {
-        text += &format!("not copied: {}\n", harmless(reason));
+        text += &format!("not copied: {}\n", sanitize_line(reason));
     }
     text
 }
@@ -126,11 +126,11 @@ mod tests {
     use admittance_gateway::admin::{PermissionEntry, RegisterTokenEntry};
 
     use super::*;
-    use crate::table::plain;
+    use crate::table::strip_styles;
 
     const START: Moment = Moment(SystemTime::UNIX_EPOCH);
 
-    fn cluster() -> ClusterEntry {
+    fn sample_cluster() -> ClusterEntry {
         ClusterEntry {
             id: "plain-dev".to_owned(),
             identifier: "plain-dev-x".to_owned(),
@@ -154,19 +154,19 @@ mod tests {
 
     #[test]
     fn tables_show_clusters_tokens_and_permissions() {
-        let cluster = [cluster()];
+        let cluster = [sample_cluster()];
         assert_eq!(
-            plain(&clusters(&cluster)),
+            strip_styles(&clusters_table(&cluster)),
             "ID         IDENTIFIER   CREATOR  PROJECT  SERVERS                REPORTED\n\
              plain-dev  plain-dev-x  -        -        https://10.0.0.1:6443  1970-01-01T00:00:00Z\n"
         );
         assert_eq!(
-            plain(&register_tokens(&cluster)),
+            strip_styles(&register_tokens_table(&cluster)),
             "CLUSTER    CREATED               FIRST USE UNTIL       USED\n\
              plain-dev  1970-01-01T00:00:00Z  1970-01-01T00:00:00Z  -\n"
         );
         assert_eq!(
-            plain(&permissions(&cluster)),
+            strip_styles(&permissions_table(&cluster)),
             "CLUSTER    USER         PERMISSION\nplain-dev  plain:alice  Read\n"
         );
     }
@@ -178,6 +178,6 @@ mod tests {
             token: "abc".to_owned(),
             expires_at: START,
         };
-        assert_eq!(issued(&token), "abc\n");
+        assert_eq!(issued_token_text(&token), "abc\n");
     }
 }

@@ -1,9 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::table::plain;
+use crate::table::strip_styles;
 
-fn detail(patch: Value, has_objects: bool) -> DecisionDetail {
+fn decision_detail(patch: Value, has_objects: bool) -> DecisionDetail {
     let stage = |name: &str, result: &str, start: u64, duration: u64| {
         json!({"chain": "pods", "phase": "Mutating", "stage": name, "round": 1, "mode": "Enforce",
                "result": result, "startMicroseconds": start, "microseconds": duration})
@@ -50,16 +50,19 @@ warning: old
 ";
     let of_objects = "    {\n  -   \"a\": 1\n  +   \"a\": 2\n    }\n";
     assert_eq!(
-        plain(&text(&detail(patch.clone(), true))),
+        strip_styles(&detail_text(&decision_detail(patch.clone(), true))),
         format!("{HEAD}{body}{of_objects}")
     );
     let of_patch = "  {\"op\":\"replace\",\"path\":\"/a\",\"value\":2}\n";
-    assert_eq!(plain(&text(&detail(patch, false))), format!("{HEAD}{body}{of_patch}"));
+    assert_eq!(
+        strip_styles(&detail_text(&decision_detail(patch, false))),
+        format!("{HEAD}{body}{of_patch}")
+    );
 }
 
 #[test]
 fn a_replayed_decision_is_shown_with_its_differences() {
-    let before = detail(json!([]), true);
+    let before = decision_detail(json!([]), true);
     let mut after = before.clone();
     after.decision.revision = 9;
     let same = DecisionReplay {
@@ -67,7 +70,10 @@ fn a_replayed_decision_is_shown_with_its_differences() {
         after: after.clone(),
         differences: Vec::new(),
     };
-    assert_eq!(plain(&replayed(&same)), format!("{HEAD}the same by revision 9\n"));
+    assert_eq!(
+        strip_styles(&replay_text(&same)),
+        format!("{HEAD}the same by revision 9\n")
+    );
     after.decision.verdict = admittance::DecisionVerdict::Changed;
     after.decision.code = None;
     after.decision.message = None;
@@ -89,5 +95,5 @@ different by revision 9
   +   \"a\": 3
     }
 ";
-    assert_eq!(plain(&replayed(&different)), format!("{HEAD}{expected}"));
+    assert_eq!(strip_styles(&replay_text(&different)), format!("{HEAD}{expected}"));
 }

@@ -8,16 +8,16 @@ use admittance_driver::status::DriverStatus;
 
 use crate::{
     human,
-    output::{BAD, DIM, GOOD, WARN, harmless},
+    output::{BAD, DIM, GOOD, WARN, sanitize_line},
 };
 
-pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
-    let panels = status.dependencies(now);
+pub(super) fn dependencies_text(status: &DriverStatus, now: Moment) -> String {
+    let panels = status.dependency_panels(now);
     let lines = panels.iter().flat_map(|panel| &panel.lines);
-    lines.map(|line| dependency(line, now)).collect()
+    lines.map(|line| dependency_line(line, now)).collect()
 }
 
-fn dependency(line: &HealthLine, now: Moment) -> String {
+fn dependency_line(line: &HealthLine, now: Moment) -> String {
     let style = match line.tone() {
         Tone::Bad => BAD,
         Tone::Warn => WARN,
@@ -29,16 +29,16 @@ fn dependency(line: &HealthLine, now: Moment) -> String {
             StatePart::Text(text) | StatePart::Badge(_, text) | StatePart::Code(text) => {
                 write!(state, "{text}")
             }
-            StatePart::At(at) => write!(state, "{}", human::clock(*at)),
+            StatePart::At(at) => write!(state, "{}", human::timestamp(*at)),
             StatePart::Since(since) => write!(state, " for {}", human::age(*since, now)),
         };
     }
     let reason = line.problem.as_ref();
-    let problem = reason.map(|reason| format!("; {}", harmless(reason)));
+    let problem = reason.map(|reason| format!("; {}", sanitize_line(reason)));
     format!(
         "{DIM}{}:{DIM:#} {style}{}{style:#}{}\n",
-        harmless(&line.subject),
-        harmless(&state),
+        sanitize_line(&line.subject),
+        sanitize_line(&state),
         problem.unwrap_or_default(),
     )
 }

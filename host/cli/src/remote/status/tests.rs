@@ -14,17 +14,17 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::table::plain;
+use crate::table::strip_styles;
 
-fn at(seconds: u64) -> Moment {
+fn moment(seconds: u64) -> Moment {
     Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-fn read<T: DeserializeOwned>(json: Json) -> T {
+fn from_json<T: DeserializeOwned>(json: Json) -> T {
     serde_json::from_value(json).unwrap()
 }
 
-fn plugin(version: &str) -> Json {
+fn plugin_json(version: &str) -> Json {
     json!({
         "type": "plugin",
         "summary": "image-policy",
@@ -37,20 +37,20 @@ fn plugin(version: &str) -> Json {
     })
 }
 
-fn stage(name: &str, hook: &Json) -> StageStatus {
-    read(json!({
+fn stage_status(name: &str, hook: &Json) -> StageStatus {
+    from_json(json!({
         "name": name,
         "hook": hook,
         "mode": "Enforce",
         "failurePolicy": "Fail",
         "state": "Idle",
-        "calls": { "since": at(0), "total": 0, "allowed": 0, "changed": 0, "denied": 0, "failed": 0 },
+        "calls": { "since": moment(0), "total": 0, "allowed": 0, "changed": 0, "denied": 0, "failed": 0 },
     }))
 }
 
-fn status(stages: Vec<StageStatus>) -> DriverStatus {
+fn driver_status(stages: Vec<StageStatus>) -> DriverStatus {
     DriverStatus {
-        table: table(stages),
+        table: table_status(stages),
         stopping: false,
         listeners: Vec::new(),
         upstream: Vec::new(),
@@ -67,12 +67,12 @@ fn status(stages: Vec<StageStatus>) -> DriverStatus {
     }
 }
 
-fn table(stages: Vec<StageStatus>) -> Status {
-    read(json!({
+fn table_status(stages: Vec<StageStatus>) -> Status {
+    from_json(json!({
         "version": "0.1.0",
         "revision": 5,
         "hash": format!("sha256:{}", "3f1c".repeat(16)),
-        "liveSince": at(1000),
+        "liveSince": moment(1000),
         "origin": { "type": "files" },
         "building": false,
         "tables": 1,
@@ -84,21 +84,21 @@ fn table(stages: Vec<StageStatus>) -> Status {
 
 #[test]
 fn the_status_has_a_row_for_each_stage() {
-    let mut images = stage("images", &plugin("1.2.0"));
+    let mut images = stage_status("images", &plugin_json("1.2.0"));
     images.state = StageState::Failing;
     images.calls.total = 1200;
     images.calls.denied = 7;
     images.calls.failed = 2;
     images.calls.p50_microseconds = Some(26);
     images.calls.p99_microseconds = Some(1500);
-    images.last_failure = read(json!({"at": at(1040), "kind": "timeout", "message": "no verdict\nin 1s"}));
+    images.last_failure = from_json(json!({"at": moment(1040), "kind": "timeout", "message": "no verdict\nin 1s"}));
     let webhook = json!({"type": "webhook", "summary": "https://hook.ns.svc/a", "url": "https://hook.ns.svc/a"});
-    let mut remote = stage("remote", &webhook);
+    let mut remote = stage_status("remote", &webhook);
     remote.mode = Mode::Audit;
     remote.state = StageState::Healthy;
-    let status = status(vec![images, remote]);
+    let status = driver_status(vec![images, remote]);
     assert_eq!(
-        plain(&super::text(&status, at(1060))),
+        strip_styles(&super::status_text(&status, moment(1060))),
         "\
 revision 5 (3f1c3f1c3f1c), live for 1m0s (1970-01-01T00:16:40Z), by a change of definitions or modules
 admittance 0.1.0; 5 revisions, kept in /var/lib/admittance; 1 table and 2 plugins in memory
@@ -112,20 +112,20 @@ pods   Mutating  remote  https://hook.ns.svc/a  -        -             Audit    
 
 #[test]
 fn the_status_shows_problems_first_and_in_red() {
-    let mut status = status(Vec::new());
+    let mut status = driver_status(Vec::new());
     status.table.origin = Origin::RolledBack { to: 3 };
     status.table.by = Some("token ci".to_owned());
     status.table.building = true;
     status.table.history.directory = None;
-    status.table.problem = read(json!({
-        "since": at(1000),
+    status.table.problem = from_json(json!({
+        "since": moment(1000),
         "attempts": 2,
-        "nextAttempt": at(1075),
+        "nextAttempt": moment(1075),
         "mistakes": ["chains/pods.yaml:3: spec.\u{1b}[2Jrules is missing"],
     }));
-    let text = super::text(&status, at(1060));
+    let text = super::status_text(&status, moment(1060));
     assert!(text.contains(&format!("{BAD}chains/pods.yaml:3: spec. [2Jrules is missing{BAD:#}")));
-    let text = plain(&text);
+    let text = strip_styles(&text);
     for line in [
         "by rollback to 3 (token ci)",
         "the newest definitions are not live, for 1m0s; 2 attempts, the next attempt is in 15s\n",
@@ -137,7 +137,7 @@ fn the_status_shows_problems_first_and_in_red() {
     if let Some(problem) = &mut status.table.problem {
         problem.next_attempt = None;
     }
-    assert!(super::text(&status, at(1060)).contains("change the definitions or their modules to fix it"));
+    assert!(super::status_text(&status, moment(1060)).contains("change the definitions or their modules to fix it"));
 }
 
 #[test]
@@ -148,24 +148,24 @@ fn disabled_stages_are_listed_with_their_reason() {
             "audit": audit,
             "reason": "the registry is down",
             "by": "token ops",
-            "since": at(1000),
-            "until": at(2800),
+            "since": moment(1000),
+            "until": moment(2800),
         })
     };
-    let mut images = stage("images", &plugin("1.2.0"));
-    images.disabled = read(disabled("Mutating:pods/images", false));
-    let mut sidecar = stage("sidecar", &plugin("1.0.0"));
-    sidecar.disabled = read(disabled("Mutating:pods/sidecar", true));
-    let mut status = status(vec![images, sidecar]);
-    status.table.disabled_missing = vec![read(disabled("Validating:pods/gone", false))];
-    let text = plain(&super::text(&status, at(1060)));
-    let for_how_long = "for 29m0s more (until 1970-01-01T00:46:40Z), by token ops: the registry is down\n";
+    let mut images = stage_status("images", &plugin_json("1.2.0"));
+    images.disabled = from_json(disabled("Mutating:pods/images", false));
+    let mut sidecar = stage_status("sidecar", &plugin_json("1.0.0"));
+    sidecar.disabled = from_json(disabled("Mutating:pods/sidecar", true));
+    let mut status = driver_status(vec![images, sidecar]);
+    status.table.disabled_missing = vec![from_json(disabled("Validating:pods/gone", false))];
+    let text = strip_styles(&super::status_text(&status, moment(1060)));
+    let line_end = "for 29m0s more (until 1970-01-01T00:46:40Z), by token ops: the registry is down\n";
     for line in [
         "Mutating:pods/images is disabled ",
         "Mutating:pods/sidecar is only audited ",
         "Validating:pods/gone is disabled (the live table does not have it) ",
     ] {
-        assert!(text.contains(&format!("\n{line}{for_how_long}")), "{line}\n{text}");
+        assert!(text.contains(&format!("\n{line}{line_end}")), "{line}\n{text}");
     }
     let modes: Vec<_> = ["images", "sidecar"]
         .iter()
@@ -181,13 +181,13 @@ fn disabled_stages_are_listed_with_their_reason() {
 
 #[test]
 fn exceptions_are_listed_below_stages() {
-    let mut status = status(vec![stage("images", &plugin("1.2.0"))]);
-    status.table.exceptions = read(json!([
+    let mut status = driver_status(vec![stage_status("images", &plugin_json("1.2.0"))]);
+    status.table.exceptions = from_json(json!([
         {
             "name": "legacy",
             "owner": "team-web",
             "reason": "ticket\n4711",
-            "expires": at(1060 + 90_000),
+            "expires": moment(1060 + 90_000),
             "expired": false,
             "stages": ["Mutating:pods/images"],
         },
@@ -195,16 +195,16 @@ fn exceptions_are_listed_below_stages() {
             "name": "old",
             "owner": "team-web",
             "reason": "ticket 17",
-            "expires": at(1000),
+            "expires": moment(1000),
             "expired": true,
             "stages": [],
             "unknown": ["old.yaml:8:5: spec.stages[0]: there is no stage pods/image"],
         },
     ]));
-    let text = plain(&super::text(&status, at(1060)));
-    let below = text.split("\n\n").last().unwrap();
+    let text = strip_styles(&super::status_text(&status, moment(1060)));
+    let last_section = text.split("\n\n").last().unwrap();
     assert_eq!(
-        below,
+        last_section,
         "\
 EXCEPTION  OWNER     EXPIRES                       STAGES                REASON
 legacy     team-web  in 1d1h                       Mutating:pods/images  ticket 4711
@@ -216,20 +216,20 @@ warning: old.yaml:8:5: spec.stages[0]: there is no stage pods/image
 
 #[test]
 fn candidates_are_listed_below_stages() {
-    let mut images = stage("images", &plugin("1.2.0"));
-    images.candidate = read(json!({
-        "plugin": plugin("1.3.0"),
+    let mut images = stage_status("images", &plugin_json("1.2.0"));
+    images.candidate = from_json(json!({
+        "plugin": plugin_json("1.3.0"),
         "share": "10%",
-        "since": at(0),
+        "since": moment(0),
         "same": 90,
         "different": 10,
         "failed": 1,
         "passedOver": 0,
     }));
-    let text = plain(&super::text(&status(vec![images]), at(1060)));
-    let below = text.split("\n\n").last().unwrap();
+    let text = strip_styles(&super::status_text(&driver_status(vec![images]), moment(1060)));
+    let last_section = text.split("\n\n").last().unwrap();
     assert_eq!(
-        below,
+        last_section,
         "\
 CANDIDATE OF          PLUGIN        VERSION  DIGEST        SHARE  SAME  DIFFERENT  FAILED  PASSED OVER
 Mutating:pods/images  image-policy  1.3.0    0123456789ab  10%      90         10       1            0
@@ -239,7 +239,7 @@ Mutating:pods/images  image-policy  1.3.0    0123456789ab  10%      90         1
 
 #[test]
 fn the_status_has_a_line_for_each_dependency() {
-    let mut status = status(Vec::new());
+    let mut status = driver_status(Vec::new());
     let server = |number: u16, is_up| ServerHealth {
         server: format!("http://127.0.0.1:{number}"),
         is_up,
@@ -249,7 +249,7 @@ fn the_status_has_a_line_for_each_dependency() {
     let watch = |kind: &str, state: WatchState, problem: Option<&str>| ClusterWatch {
         kind: kind.to_owned(),
         state,
-        since: at(1000),
+        since: moment(1000),
         objects: 3,
         heard: None,
         problem: problem.map(str::to_owned),
@@ -266,7 +266,7 @@ fn the_status_has_a_line_for_each_dependency() {
         ensemble: "cluster".to_owned(),
         servers: "127.0.0.1:2181".to_owned(),
         state: "lost".to_owned(),
-        since: at(1000),
+        since: moment(1000),
         problem: None,
     }];
     status.registrations = vec![RegisteredNode {
@@ -330,13 +330,13 @@ fn the_status_has_a_line_for_each_dependency() {
     status.webhook_configurations = Some(WebhooksStatus {
         name: "hooks".to_owned(),
         is_keeper: true,
-        last_write: Some(at(1000)),
+        last_write: Some(moment(1000)),
         problem: Some("refused".to_owned()),
     });
     status.audit = Some(AuditStatus {
         is_auditor: true,
         last: Some(AuditPass {
-            at: at(1000),
+            at: moment(1000),
             seconds: 1.5,
             revision: 3,
             listed: 12,
@@ -360,14 +360,14 @@ fn the_status_has_a_line_for_each_dependency() {
         .zip([1060, 90_000])
         .map(|(name, end)| CertificateStatus {
             certificate: name.to_owned(),
-            not_after: Some(at(end)),
+            not_after: Some(moment(end)),
             problem: None,
         })
         .collect();
-    let text = super::text(&status, at(1060));
+    let text = super::status_text(&status, moment(1060));
     assert!(text.contains(&format!("{BAD}down{BAD:#}")));
     assert!(text.contains(&format!("{BAD}expired at 1970-01-01T00:17:40Z{BAD:#}")));
-    let text = plain(&text);
+    let text = strip_styles(&text);
     assert!(text.starts_with("the driver is stopping\n"), "{text}");
     let lines = "
 upstream http://127.0.0.1:1: up
@@ -397,9 +397,9 @@ certificate of admin: expires soon, at 1970-01-02T01:00:00Z
 #[test]
 fn the_status_of_the_fleet_has_a_row_for_each_replica() {
     let hash = |digits: &str| format!("sha256:{}", digits.repeat(16));
-    let mut status = status(Vec::new());
+    let mut status = driver_status(Vec::new());
     assert_eq!(
-        plain(&super::fleet::text(&status, at(1060))),
+        strip_styles(&super::fleet::fleet_text(&status, moment(1060))),
         "this driver goes live with a change by itself\n"
     );
     let replica = |name: &str, live: &str, prepared: &str| {
@@ -411,12 +411,12 @@ fn the_status_of_the_fleet_has_a_row_for_each_replica() {
             "ready": live == "3f1c",
             "live": hash(live),
             "prepared": hash(prepared),
-            "since": at(1000),
+            "since": moment(1000),
         })
     };
     let mut late_replica = replica("web-4", "0aaa", "0aaa");
     late_replica["problem"] = json!("no route");
-    status.replicas = Some(read(json!({
+    status.replicas = Some(from_json(json!({
         "target": hash("3f1c"),
         "waiting": ["web-2 has not prepared 7b2d7b2d7b2d yet"],
         "replicas": [
@@ -427,7 +427,7 @@ fn the_status_of_the_fleet_has_a_row_for_each_replica() {
         ],
     })));
     assert_eq!(
-        plain(&super::fleet::text(&status, at(1060))),
+        strip_styles(&super::fleet::fleet_text(&status, moment(1060))),
         "\
 the replicas serve 3f1c3f1c3f1c
 a change waits: web-2 has not prepared 7b2d7b2d7b2d yet

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use super::{TestedCase, by_file, counts};
+use super::{TestedCase, count_results, group_by_file};
 
-pub(super) fn document(tested: &[TestedCase]) -> String {
+pub(super) fn junit_document(tested: &[TestedCase]) -> String {
     let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
-    text += &format!("<testsuites name=\"admittance\" {}>\n", totals(tested));
-    for (file, cases) in by_file(tested) {
-        let suite = escaped(file);
-        text += &format!("  <testsuite name=\"{suite}\" {}>\n", totals(cases));
+    text += &format!("<testsuites name=\"admittance\" {}>\n", total_attributes(tested));
+    for (file, cases) in group_by_file(tested) {
+        let suite = escape(file);
+        text += &format!("  <testsuite name=\"{suite}\" {}>\n", total_attributes(cases));
         for case in cases {
-            let (name, time) = (escaped(&case.name), case.time.as_secs_f64());
+            let (name, time) = (escape(&case.name), case.time.as_secs_f64());
             text += &format!("    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{time:.6}\"");
             text += &match case.failures.first() {
                 None => "/>\n".to_owned(),
                 Some(first) => format!(
                     ">\n      <failure message=\"{}\">{}</failure>\n    </testcase>\n",
-                    escaped(&format!("{}: {}", first.aspect, first.message)),
-                    escaped(&case.failure_reason())
+                    escape(&format!("{}: {}", first.aspect, first.message)),
+                    escape(&case.failure_reason())
                 ),
             };
         }
@@ -27,14 +27,14 @@ pub(super) fn document(tested: &[TestedCase]) -> String {
     text + "</testsuites>\n"
 }
 
-fn totals(cases: &[TestedCase]) -> String {
-    let (_, failed) = counts(cases);
+fn total_attributes(cases: &[TestedCase]) -> String {
+    let (_, failed) = count_results(cases);
     let time: Duration = cases.iter().map(|case| case.time).sum();
     let (tests, seconds) = (cases.len(), time.as_secs_f64());
     format!("tests=\"{tests}\" failures=\"{failed}\" time=\"{seconds:.6}\"")
 }
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

@@ -20,21 +20,21 @@ enum Violations {
     Number(usize),
 }
 
-pub(super) fn assertions(fields: &mut Fields<'_>) -> Vec<Assertion> {
+pub(super) fn read_assertions(fields: &mut Fields<'_>) -> Vec<Assertion> {
     let mut assertions = Vec::new();
     for entry in fields.get("assertions", Vec::new(), Node::list) {
         let Some(mut fields) = entry.object() else {
             continue;
         };
         let violations = fields.get("violations", Violations::Some, read_violations);
-        let message = fields.get_optional("message", readers::parse_with(pattern));
+        let message = fields.get_optional("message", readers::parse_with(parse_pattern));
         assertions.push(Assertion { violations, message });
     }
     assertions
 }
 
 /// Compiles a Go regexp. In Go, unlike in Rust, a `{` that starts no repetition is literal.
-fn pattern(text: &str) -> Result<Regex, String> {
+fn parse_pattern(text: &str) -> Result<Regex, String> {
     let mut escaped = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('{') {
@@ -82,7 +82,11 @@ fn read_violations(node: &Node<'_>) -> Option<Violations> {
     node.reject("it is no number of violations", "write yes, no, or how many")
 }
 
-pub(in crate::test) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcome) -> Vec<UnmetExpectation> {
+pub(in crate::test) fn unmet_assertions(
+    constraint: &str,
+    assertions: &[Assertion],
+    outcome: &Outcome,
+) -> Vec<UnmetExpectation> {
     let mut messages = Vec::new();
     let prefix = format!("[{constraint}] ");
     let mut take = |text: &str| {
@@ -108,12 +112,12 @@ pub(in crate::test) fn judge(constraint: &str, assertions: &[Assertion], outcome
     }
     assertions
         .iter()
-        .filter_map(|assertion| assertion.unmet(&messages))
+        .filter_map(|assertion| assertion.unmet_expectation(&messages))
         .collect()
 }
 
 impl Assertion {
-    fn unmet(&self, messages: &[String]) -> Option<UnmetExpectation> {
+    fn unmet_expectation(&self, messages: &[String]) -> Option<UnmetExpectation> {
         let is_counted = |message: &&String| self.message.as_ref().is_none_or(|pattern| pattern.is_match(message));
         let violation_count = messages.iter().filter(is_counted).count();
         let (is_met, expected) = match self.violations {
@@ -154,9 +158,9 @@ mod tests {
             (r"\p{Lu}", "A", true),
             ("{", "{", true),
         ] {
-            assert_eq!(pattern(text).unwrap().is_match(sample), expected, "{text}");
+            assert_eq!(parse_pattern(text).unwrap().is_match(sample), expected, "{text}");
         }
-        let error = pattern("a(").unwrap_err();
+        let error = parse_pattern("a(").unwrap_err();
         assert_eq!(error, "\"a(\" is not a valid regular expression: unclosed group");
     }
 }

@@ -5,7 +5,8 @@ use http::{header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
 
 use super::{
-    DefinedKind, Reply, ScriptedApiServer, ServedObjectKey, ServedTarget, ServerData, SharedServer, json, status, typed,
+    DefinedKind, Reply, ScriptedApiServer, ServedObjectKey, ServedTarget, ServerData, SharedServer, json_reply,
+    status_reply, with_type_fields,
 };
 
 impl ScriptedApiServer {
@@ -16,53 +17,53 @@ impl ScriptedApiServer {
             kind: kind.to_owned(),
             is_namespaced,
         };
-        self.change(|data| data.kinds.push(kind));
+        self.change_data(|data| data.kinds.push(kind));
     }
 
     pub(crate) fn remove_kind(&self, plural: &str) {
-        self.change(|data| data.absent.insert(plural.into()));
+        self.change_data(|data| data.absent_names.insert(plural.into()));
     }
 
     pub(crate) fn add_kind(&self, plural: &str) {
-        self.change(|data| data.absent.remove(plural));
+        self.change_data(|data| data.absent_names.remove(plural));
     }
 
     /// Drops this field of webhooks, like an API server of an older version.
     pub(crate) fn forget_field(&self, field: &'static str) {
-        self.change(|data| data.unknown_field = Some(field));
+        self.change_data(|data| data.unknown_field = Some(field));
     }
 
     /// Writes an object right before the next request of this verb, as another client would.
     pub(crate) fn put_before(&self, verb: &str, plural: &str, object: Value) {
         let plural = plural.to_owned();
-        self.change(|data| {
-            let events = data.before.entry(verb.to_owned()).or_default();
+        self.change_data(|data| {
+            let events = data.actions_before_write.entry(verb.to_owned()).or_default();
             events.push(Box::new(move |data: &mut ServerData| data.put(&plural, object)));
         });
     }
 
     pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
-        let data = self.shared.data();
+        let data = self.shared.lock_data();
         let objects = data.objects.iter().filter(|(object_key, _)| object_key.0 == plural);
         objects.map(|(_, object)| object.clone()).collect()
     }
 
     /// Returns each change of the objects of a kind in order: `ADDED`, `MODIFIED` or `DELETED`, and the changed object.
     pub(crate) fn history(&self, plural: &str) -> Vec<(&'static str, Value)> {
-        let data = self.shared.data();
+        let data = self.shared.lock_data();
         let changes = data.changes.iter().filter(|change| change.object_key.0 == plural);
         changes.map(|change| (change.kind, change.object.clone())).collect()
     }
 
     pub(crate) fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let object_key: ServedObjectKey = (plural.into(), namespace.into(), name.into());
-        self.shared.data().objects.get(&object_key).cloned()
+        self.shared.lock_data().objects.get(&object_key).cloned()
     }
 }
 
 impl ServerData {
-    fn apply_write(&mut self, verb: &str) {
-        for event in self.before.remove(verb).unwrap_or_default() {
+    fn run_planned_actions(&mut self, verb: &str) {
+        for event in self.actions_before_write.remove(verb).unwrap_or_default() {
             event(self);
         }
     }
@@ -74,18 +75,18 @@ impl ServerData {
 }
 
 impl SharedServer {
-    fn write(&self, verb: &str, write: impl FnOnce(&mut ServerData) -> Reply) -> Reply {
-        let mut data = self.data();
-        data.apply_write(verb);
+    fn write_object(&self, verb: &str, write: impl FnOnce(&mut ServerData) -> Reply) -> Reply {
+        let mut data = self.lock_data();
+        data.run_planned_actions(verb);
         let reply = write(&mut data);
         drop(data);
-        self.changed.send_replace(());
+        self.change_signal.send_replace(());
         reply
     }
 
     pub(super) fn create(&self, target: &ServedTarget, body: &Bytes) -> Reply {
         let mut object: Value = serde_json::from_slice(body).unwrap();
-        self.write("create", |data| {
+        self.write_object("create", |data| {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let namespace = target.namespace.clone();
             if !namespace.is_empty() {
@@ -94,48 +95,48 @@ impl SharedServer {
             let home = ("namespaces".to_owned(), String::new(), namespace.clone());
             let is_there = matches!(&*namespace, "" | "default") || data.objects.contains_key(&home);
             if !is_there {
-                return status(404, "NotFound", &format!("namespaces \"{namespace}\" not found"));
+                return status_reply(404, "NotFound", &format!("namespaces \"{namespace}\" not found"));
             }
             if target.kind == "Event"
                 && let Some(mistake) = mistake_in_event(&object)
             {
-                return status(422, "Invalid", mistake);
+                return status_reply(422, "Invalid", mistake);
             }
             if !is_subdomain(&name) {
                 let words = format!("{name:?} is invalid: metadata.name: a lowercase RFC 1123 subdomain");
-                return status(422, "Invalid", &words);
+                return status_reply(422, "Invalid", &words);
             }
             let object_key = (target.plural.clone(), namespace, name.clone());
             if data.objects.contains_key(&object_key) {
                 let words = format!("{} \"{name}\" already exists", target.plural);
-                return status(409, "AlreadyExists", &words);
+                return status_reply(409, "AlreadyExists", &words);
             }
             object["metadata"]["uid"] = format!("uid-{}", data.version).into();
             data.put(&target.plural, object);
-            json(201, &typed(&data.objects[&object_key], target, false))
+            json_reply(201, &with_type_fields(&data.objects[&object_key], target, false))
         })
     }
 
     pub(super) fn replace(&self, target: &ServedTarget, body: &Bytes) -> Reply {
         let mut object: Value = serde_json::from_slice(body).unwrap();
-        self.write("replace", |data| {
+        self.write_object("replace", |data| {
             let object_key = target.object_key();
             let Some(version) = data.version_of(&object_key) else {
-                return target.not_found();
+                return target.not_found_reply();
             };
             let sent_version = &object["metadata"]["resourceVersion"];
             match sent_version.as_str() {
-                None => return status(422, "Invalid", "metadata.resourceVersion: must be specified"),
-                Some(sent_version) if sent_version != version => return target.was_modified(),
+                None => return status_reply(422, "Invalid", "metadata.resourceVersion: must be specified"),
+                Some(sent_version) if sent_version != version => return target.conflict_reply(),
                 Some(_) => {}
             }
             if has_status(&target.plural) {
                 // A client changes the status of an object by a separate path that ends in `/status`. So a replacement
                 // of the object keeps the stored status.
-                set(&mut object, "status", data.objects[&object_key].get("status"));
+                set_or_remove(&mut object, "status", data.objects[&object_key].get("status"));
             }
             data.put(&target.plural, object);
-            json(200, &typed(&data.objects[&object_key], target, false))
+            json_reply(200, &with_type_fields(&data.objects[&object_key], target, false))
         })
     }
 
@@ -152,77 +153,77 @@ impl SharedServer {
             return super::not_served();
         }
         if form != "application/apply-patch+yaml" || !query.contains("fieldManager=admittance") {
-            return status(415, "UnsupportedMediaType", "only server-side apply is supported");
+            return status_reply(415, "UnsupportedMediaType", "only server-side apply is supported");
         }
         if is_report {
             return self.apply(target, patch);
         }
-        self.write("patch", |data| {
+        self.write_object("patch", |data| {
             let object_key = target.object_key();
             let Some(mut object) = data.objects.get(&object_key).cloned() else {
-                return target.not_found();
+                return target.not_found_reply();
             };
             // The patch replaces the whole status. In server-side apply, a field is removed if the manager applied it
             // before and the new patch leaves it out.
-            set(&mut object, "status", patch.get("status"));
+            set_or_remove(&mut object, "status", patch.get("status"));
             if object != data.objects[&object_key] {
                 data.put(&target.plural, object);
             }
-            json(200, &typed(&data.objects[&object_key], target, false))
+            json_reply(200, &with_type_fields(&data.objects[&object_key], target, false))
         })
     }
 
     /// Replaces an object by server-side apply, as if no other manager had set fields of it.
     fn apply(&self, target: &ServedTarget, object: Value) -> Reply {
-        self.write("patch", |data| {
+        self.write_object("patch", |data| {
             let object_key = target.object_key();
             let home = ("namespaces".to_owned(), String::new(), object_key.1.clone());
             if !object_key.1.is_empty() && !data.objects.contains_key(&home) {
-                return status(404, "NotFound", &format!("namespaces \"{}\" not found", object_key.1));
+                return status_reply(404, "NotFound", &format!("namespaces \"{}\" not found", object_key.1));
             }
             for (field, expected) in [("name", &object_key.2), ("namespace", &object_key.1)] {
                 let value = object["metadata"][field].as_str().unwrap_or_default();
                 if value != expected {
-                    return status(400, "BadRequest", &format!("metadata.{field}: not that of the path"));
+                    return status_reply(400, "BadRequest", &format!("metadata.{field}: not that of the path"));
                 }
             }
             data.put(&target.plural, object);
-            json(200, &typed(&data.objects[&object_key], target, false))
+            json_reply(200, &with_type_fields(&data.objects[&object_key], target, false))
         })
     }
 
     fn merge(&self, target: &ServedTarget, patch: &Value) -> Reply {
-        self.write("patch", |data| {
+        self.write_object("patch", |data| {
             let object_key = target.object_key();
             let Some(mut object) = data.objects.get(&object_key).cloned() else {
-                return target.not_found();
+                return target.not_found_reply();
             };
-            merge(&mut object, patch);
+            merge_json(&mut object, patch);
             data.put(&target.plural, object);
-            json(200, &typed(&data.objects[&object_key], target, false))
+            json_reply(200, &with_type_fields(&data.objects[&object_key], target, false))
         })
     }
 
     pub(super) fn delete(&self, target: &ServedTarget, body: &Bytes) -> Reply {
         let options: Value = serde_json::from_slice(body).unwrap_or_default();
-        self.write("delete", |data| {
+        self.write_object("delete", |data| {
             let object_key = target.object_key();
             let Some(object) = data.objects.get(&object_key).cloned() else {
-                return target.not_found();
+                return target.not_found_reply();
             };
             for field in ["uid", "resourceVersion"] {
                 let expected = &options["preconditions"][field];
                 if !expected.is_null() && *expected != object["metadata"][field] {
-                    return target.was_modified();
+                    return target.conflict_reply();
                 }
             }
             data.delete(object_key);
-            json(200, &typed(&object, target, false))
+            json_reply(200, &with_type_fields(&object, target, false))
         })
     }
 }
 
-fn merge(object: &mut Value, patch: &Value) {
+fn merge_json(object: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         *object = patch.clone();
         return;
@@ -234,7 +235,7 @@ fn merge(object: &mut Value, patch: &Value) {
     for (field, value) in fields {
         match value {
             Value::Null => drop(object.remove(field)),
-            value => merge(object.entry(field.as_str()).or_insert(Value::Null), value),
+            value => merge_json(object.entry(field.as_str()).or_insert(Value::Null), value),
         }
     }
 }
@@ -248,11 +249,11 @@ pub(super) fn has_status(plural: &str) -> bool {
 
 /// Returns the new generation of an object. It is one higher than before, unless only the metadata or the status
 /// changed.
-pub(super) fn generation(before: Option<&Value>, object: &Value) -> u64 {
+pub(super) fn next_generation(before: Option<&Value>, object: &Value) -> u64 {
     let without = |object: &Value| {
         let mut object = object.clone();
-        set(&mut object, "status", None);
-        set(&mut object, "metadata", None);
+        set_or_remove(&mut object, "status", None);
+        set_or_remove(&mut object, "metadata", None);
         object
     };
     let last = |before: &Value| before["metadata"]["generation"].as_u64().unwrap_or_default();
@@ -263,7 +264,7 @@ pub(super) fn generation(before: Option<&Value>, object: &Value) -> u64 {
     }
 }
 
-fn set(object: &mut Value, field: &str, value: Option<&Value>) {
+fn set_or_remove(object: &mut Value, field: &str, value: Option<&Value>) {
     let fields = object.as_object_mut().unwrap();
     match value {
         Some(value) => fields.insert(field.to_owned(), value.clone()),
@@ -277,18 +278,18 @@ impl ServedTarget {
         (self.plural.clone(), self.namespace.clone(), name)
     }
 
-    fn not_found(&self) -> Reply {
+    fn not_found_reply(&self) -> Reply {
         let words = format!("{} \"{}\" not found", self.plural, self.object_key().2);
-        status(404, "NotFound", &words)
+        status_reply(404, "NotFound", &words)
     }
 
-    fn was_modified(&self) -> Reply {
+    fn conflict_reply(&self) -> Reply {
         let words = format!(
             "Operation cannot be fulfilled on {} \"{}\": the object has been modified",
             self.plural,
             self.object_key().2
         );
-        status(409, "Conflict", &words)
+        status_reply(409, "Conflict", &words)
     }
 }
 

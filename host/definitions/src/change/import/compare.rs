@@ -39,7 +39,7 @@ pub(super) fn lost_properties(chain: &ChainDefinition, native: &ChainDefinition)
 }
 
 fn foreign_properties_of_stage(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
-    let hook_properties = stage.hook.without_native_form();
+    let hook_properties = stage.hook.native_form_obstacles();
     let spec_properties = [
         (
             !stage.spec.exclude_rules.is_empty(),

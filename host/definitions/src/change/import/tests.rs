@@ -7,14 +7,14 @@ use crate::{CelDefinition, certificates};
 
 const TARGET: &str = "/chains/imported.yaml";
 
-fn imported(text: &str) -> Import {
+fn import_text(text: &str) -> Import {
     import(&[DefinitionFile::file("/from/a.yaml", text)], Path::new(TARGET))
         .unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
 /// Imports a text with one definition. Returns the result, the chain's name, the notes and the text of the new file.
 fn import_one(text: &str) -> (ImportResult, Option<String>, Vec<String>, String) {
-    let import = imported(text);
+    let import = import_text(text);
     let [definition] = <[ImportedDefinition; 1]>::try_from(import.definitions).unwrap();
     (definition.result, definition.chain, definition.notes, import.text)
 }
@@ -40,7 +40,7 @@ webhooks:
     objectSelector: {{ matchLabels: {{ x: w, z: '1' }} }}
     matchConditions: [ {{ name: no-leases, expression: \"object.kind != 'Lease'\" }} ]
 {extra}",
-        bundle = certificates::bundle()
+        bundle = certificates::ca_bundle()
     )
 }
 
@@ -120,7 +120,7 @@ spec: {{ policyName: replicas, validationActions: [Deny]{extra} }}
 
 #[test]
 fn a_policy_and_its_binding_become_one_chain() {
-    let import_of = |policy: &str, binding: &str| imported(&format!("{policy}{binding}"));
+    let import_of = |policy: &str, binding: &str| import_text(&format!("{policy}{binding}"));
     let import = import_of(
         POLICY,
         &binding(", matchResources: { objectSelector: { matchLabels: { a: b } } }"),
@@ -197,7 +197,7 @@ kind: MutatingAdmissionPolicyBinding
 metadata: { name: labels }
 spec: { policyName: labels }
 ";
-    let import = imported(text);
+    let import = import_text(text);
     assert_eq!(import.definitions[0].result, ImportResult::Differs, "{import:?}");
     let stage = &chains(&import.text)[0].stages[0];
     assert_eq!(stage.spec.reinvocation, Reinvocation::IfNeeded);
@@ -247,7 +247,7 @@ admissionWebhooks:
     clientConfig: {{ caBundle: {}, name: sidecar, namespace: hooks, path: /x?y=1, port: 8443 }}
     namespaceSelector: {{ operator: NotIn, values: [kube-system] }}
 ",
-        certificates::bundle()
+        certificates::ca_bundle()
     );
     let (result, chain, notes, native) = import_one(&bcs);
     assert_eq!(
@@ -292,8 +292,11 @@ fn an_import_finds_definitions_among_other_manifests() {
         webhook("").replace("name: images,", "name: Images,"),
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: own }\nspec:\n  rules: [ { operations: [CREATE], kinds: [pod] } ]\n  stages: [ { name: s, plugin: { source: file:s.wasm } } ]\n"
     );
-    let import = imported(&text);
-    assert_eq!(import.skipped, ["/from/a.yaml:2:7: \"Pod\" of v1 is not known here"]);
+    let import = import_text(&text);
+    assert_eq!(
+        import.skipped_mistakes,
+        ["/from/a.yaml:2:7: \"Pod\" of v1 is not known here"]
+    );
     let results: Vec<_> = import.definitions.iter().map(|definition| definition.result).collect();
     assert_eq!(results, [ImportResult::Invalid, ImportResult::LeftOut]);
     assert!(import.definitions[0].notes[0].contains("metadata.name"), "{import:?}");
@@ -309,8 +312,8 @@ fn items_of_a_list_are_imported_one_by_one() {
         "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfigurationList\nitems:\n- metadata:{}",
         body.trim_end()
     );
-    assert_eq!(imported(&text).definitions[0].result, ImportResult::Exact);
-    let import = imported(&text.replace(", caBundle: ", " } #"));
+    assert_eq!(import_text(&text).definitions[0].result, ImportResult::Exact);
+    let import = import_text(&text.replace(", caBundle: ", " } #"));
     assert_eq!(import.definitions[0].result, ImportResult::Kept);
     assert_eq!(chains(&import.text)[0].name, "images");
 }
@@ -340,7 +343,7 @@ metadata: { name: nodes }
 spec: { gvks: [ { group: '', version: v1, kind: Node } ] }
 ",
     ];
-    let import = imported(&documents.join("---\n"));
+    let import = import_text(&documents.join("---\n"));
     let results: Vec<_> = import.definitions.iter().map(|definition| definition.result).collect();
     assert_eq!(results, [ImportResult::Kept; 3]);
     let stages = |text: &str| chains(text).iter().map(|chain| chain.stages.len()).collect::<Vec<_>>();

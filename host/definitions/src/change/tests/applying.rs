@@ -1,14 +1,14 @@
 use std::path::Path;
 
-use super::{chain, json, line, set, summary, text, to};
+use super::{chain, chain_json, chain_line, destination_in, file_text, set_of_files, summary};
 use crate::{DefinitionId, DefinitionSet, Destination, ExpectedDefinitions, StoreKind, read_files};
 
-fn applied(file: &str, text_of_file: &str, new: &str) -> Result<String, String> {
-    let old = set(&[(file, text_of_file)]);
+fn apply_to_file(file: &str, text_of_file: &str, new: &str) -> Result<String, String> {
+    let old = set_of_files(&[(file, text_of_file)]);
     let change = old
         .apply(new, "new.yaml", ExpectedDefinitions::Any, &|_| None)
         .map_err(|error| error.to_string())?;
-    Ok(text(&change.set, file).unwrap())
+    Ok(file_text(&change.set, file).unwrap())
 }
 
 #[test]
@@ -27,8 +27,8 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
         (
             "f.yaml",
             b.clone(),
-            changed(&line("b")),
-            format!("{}\n", changed(&line("b"))),
+            changed(&chain_line("b")),
+            format!("{}\n", changed(&chain_line("b"))),
         ),
         (
             "f.yaml",
@@ -40,16 +40,21 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
         (
             "f.yaml",
             b.clone(),
-            changed(&json("b")),
-            format!("{}\n", changed(&json("b"))),
+            changed(&chain_json("b")),
+            format!("{}\n", changed(&chain_json("b"))),
         ),
         (
             "f.json",
-            json("b"),
-            changed(&json("b")),
-            format!("{}\n", changed(&json("b"))),
+            chain_json("b"),
+            changed(&chain_json("b")),
+            format!("{}\n", changed(&chain_json("b"))),
         ),
-        ("f.json", json("b"), changed(&line("b")), pretty(&changed(&json("b")))),
+        (
+            "f.json",
+            chain_json("b"),
+            changed(&chain_line("b")),
+            pretty(&changed(&chain_json("b"))),
+        ),
         // BCS kinds are compared without regard to case, so the kind may be spelled differently in the file.
         (
             "f.yaml",
@@ -59,10 +64,10 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
         ),
     ];
     for (file, old, new, expected) in table {
-        assert_eq!(applied(file, &old, &new), Ok(expected), "{old}\nand\n{new}");
+        assert_eq!(apply_to_file(file, &old, &new), Ok(expected), "{old}\nand\n{new}");
     }
     let a = chain("a");
-    let both = set(&[("a.yaml", &a), ("b.yaml", &b)]);
+    let both = set_of_files(&[("a.yaml", &a), ("b.yaml", &b)]);
     let several = format!("# Of b.\n{}--- # Of a.\n{}", changed(&b), changed(&a));
     let change = both
         .apply(&several, "new.yaml", ExpectedDefinitions::Any, &|_| None)
@@ -71,8 +76,11 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
         summary(&change),
         "AdmissionChain/b Changed, AdmissionChain/a Changed; ~a.yaml ~b.yaml"
     );
-    assert_eq!(text(&change.set, "a.yaml"), Some(changed(&a)));
-    assert_eq!(text(&change.set, "b.yaml"), Some(format!("# Of b.\n{}", changed(&b))));
+    assert_eq!(file_text(&change.set, "a.yaml"), Some(changed(&a)));
+    assert_eq!(
+        file_text(&change.set, "b.yaml"),
+        Some(format!("# Of b.\n{}", changed(&b)))
+    );
     for same in [
         b.clone(),
         b.replace('\n', "\r\n"),
@@ -90,7 +98,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
 fn a_file_with_several_definitions_cannot_be_changed() {
     let [a, b] = ["a", "b"].map(chain);
     let applied_to = |text: &str, new: &str| {
-        let change = set(&[("f.yaml", text)]).apply(new, "new.yaml", ExpectedDefinitions::Any, &|_| None);
+        let change = set_of_files(&[("f.yaml", text)]).apply(new, "new.yaml", ExpectedDefinitions::Any, &|_| None);
         change.map(|change| summary(&change)).map_err(|error| error.to_string())
     };
     let changed = b.replace("CREATE", "UPDATE");
@@ -105,7 +113,7 @@ fn a_file_with_several_definitions_cannot_be_changed() {
     assert_eq!(
         applied_to(
             &format!("{a}---\n{b}"),
-            &format!("--- {}\n--- {}\n", line("b"), line("a"))
+            &format!("--- {}\n--- {}\n", chain_line("b"), chain_line("a"))
         ),
         Ok("AdmissionChain/b Unchanged, AdmissionChain/a Unchanged;".to_owned())
     );
@@ -114,14 +122,14 @@ fn a_file_with_several_definitions_cannot_be_changed() {
 #[test]
 fn chains_of_different_phases_may_have_the_same_name() {
     let chain_of_phase = |phase: &str, operation: &str| {
-        let chain_text = line("a").replace("spec: {", &format!("spec: {{ phase: {phase},"));
+        let chain_text = chain_line("a").replace("spec: {", &format!("spec: {{ phase: {phase},"));
         chain_text.replace("CREATE", operation)
     };
     let (mutating, validating) = (
         chain_of_phase("Mutating", "CREATE"),
         chain_of_phase("Validating", "CREATE"),
     );
-    let both = set(&[("m.yaml", &mutating), ("v.yaml", &validating)]);
+    let both = set_of_files(&[("m.yaml", &mutating), ("v.yaml", &validating)]);
     let change = both
         .apply(
             &chain_of_phase("Validating", "DELETE"),
@@ -143,7 +151,7 @@ fn chains_of_different_phases_may_have_the_same_name() {
         summary(&change),
         "AdmissionChain/a Changed, AdmissionChain/a Unchanged; ~v.yaml"
     );
-    let one = set(&[("m.yaml", &mutating)]);
+    let one = set_of_files(&[("m.yaml", &mutating)]);
     assert_eq!(
         summary(
             &one.apply(&validating, "n", ExpectedDefinitions::Any, &|_| None)
@@ -156,7 +164,7 @@ fn chains_of_different_phases_may_have_the_same_name() {
         &format!("{mutating}\n---\n{validating}"),
         "n",
         ExpectedDefinitions::Any,
-        &to(directory.path()),
+        &destination_in(directory.path()),
     );
     let path = directory.path().join("AdmissionChain-a.yaml");
     assert_eq!(
@@ -182,8 +190,8 @@ fn a_new_definition_gets_an_unused_file_name() {
     };
     let long = bcs(&"x".repeat(300));
     let long_name = format!("admissionwebhook-m-{}.yaml", "x".repeat(81));
-    let phases =
-        ["Mutating", "Validating"].map(|phase| line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
+    let phases = ["Mutating", "Validating"]
+        .map(|phase| chain_line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
     // (applied text, paths of the new files)
     let table = [
         (chain("pods"), vec![("AdmissionChain-pods.yaml", chain("pods"))]),
@@ -195,8 +203,8 @@ fn a_new_definition_gets_an_unused_file_name() {
             )],
         ),
         (
-            json("pods"),
-            vec![("AdmissionChain-pods.yaml", format!("{}\n", json("pods")))],
+            chain_json("pods"),
+            vec![("AdmissionChain-pods.yaml", format!("{}\n", chain_json("pods")))],
         ),
         (chain("taken"), vec![("AdmissionChain-taken-3.yaml", chain("taken"))]),
         (
@@ -219,7 +227,7 @@ fn a_new_definition_gets_an_unused_file_name() {
     ];
     for (new, expected) in table {
         let change = DefinitionSet::default()
-            .apply(&new, "n", ExpectedDefinitions::Any, &to(directory.path()))
+            .apply(&new, "n", ExpectedDefinitions::Any, &destination_in(directory.path()))
             .unwrap();
         let files: Vec<_> = change
             .set
@@ -246,7 +254,12 @@ fn a_new_file_is_found_by_the_next_read() {
     for name in ["a", "c", "e"] {
         let set = DefinitionSet::of_files(read_files(&paths).unwrap());
         let change = set
-            .apply(&chain(name), "n", ExpectedDefinitions::Any, &to(directory.path()))
+            .apply(
+                &chain(name),
+                "n",
+                ExpectedDefinitions::Any,
+                &destination_in(directory.path()),
+            )
             .unwrap();
         for file in &change.files {
             std::fs::write(&file.path, file.after.as_ref().unwrap()).unwrap();
@@ -291,7 +304,7 @@ fn a_refused_apply_says_why() {
             "AdmissionChain/c is new, and there is no directory to write it to: only single files and stores that do not accept it are configured; add a directory to `definitions`".to_owned(),
         ),
         (
-            format!("{}---\n{b}", list(&line("a"))),
+            format!("{}---\n{b}", list(&chain_line("a"))),
             a.clone(),
             "AdmissionChain/a is an item of the list in f.yaml:3:10; edit that file".to_owned(),
         ),
@@ -307,7 +320,7 @@ fn a_refused_apply_says_why() {
         ),
     ];
     for (old, new, expected) in table {
-        let set = set(&[("f.yaml", &old)]);
+        let set = set_of_files(&[("f.yaml", &old)]);
         let has_directory = expected.contains("already") || expected.contains("also");
         let directory = |_: &DefinitionId| {
             has_directory.then(|| Destination {
@@ -321,12 +334,12 @@ fn a_refused_apply_says_why() {
             .to_string();
         assert!(message.starts_with(&expected), "{message}\nfor\n{expected}");
     }
-    assert_eq!(applied("f.yaml", &b.replace("CREATE", "CREAT"), &b), Ok(b));
+    assert_eq!(apply_to_file("f.yaml", &b.replace("CREATE", "CREAT"), &b), Ok(b));
     for (other, expected) in [
         ("kind: Pod\n", "o.yaml:1:7: kind: \"Pod\" is not known here; write"),
         ("a: [", "o.yaml:1:4: this is not YAML"),
     ] {
-        let error = set(&[("f.yaml", &a), ("o.yaml", other)])
+        let error = set_of_files(&[("f.yaml", &a), ("o.yaml", other)])
             .apply(
                 &a.replace("CREATE", "UPDATE"),
                 "new.yaml",
@@ -340,23 +353,23 @@ fn a_refused_apply_says_why() {
 
 #[test]
 fn relative_module_paths_start_at_the_directory_of_the_file() {
-    let set = set(&[("chains/f.yaml", &chain("a"))]);
+    let set = set_of_files(&[("chains/f.yaml", &chain("a"))]);
     let change = set
         .apply(
-            &line("a"),
+            &chain_line("a"),
             "elsewhere/new.yaml",
             ExpectedDefinitions::Any,
-            &to(Path::new("more")),
+            &destination_in(Path::new("more")),
         )
         .unwrap();
     let plugin = |set: &DefinitionSet| format!("{:?}", set.chains().unwrap()[0].stages[0].hook);
     assert_eq!(plugin(&change.set), plugin(&set));
     let change = set
         .apply(
-            &line("b"),
+            &chain_line("b"),
             "elsewhere/new.yaml",
             ExpectedDefinitions::Any,
-            &to(Path::new("more")),
+            &destination_in(Path::new("more")),
         )
         .unwrap();
     let chains = change.set.chains().unwrap();
@@ -365,8 +378,8 @@ fn relative_module_paths_start_at_the_directory_of_the_file() {
 
 #[test]
 fn the_chains_of_a_text_can_be_listed_without_applying_it() {
-    let set = set(&[("old/pods.yaml", &chain("pods"))]);
-    let destination = to(Path::new("new"));
+    let set = set_of_files(&[("old/pods.yaml", &chain("pods"))]);
+    let destination = destination_in(Path::new("new"));
     let source = |name: &str| {
         let chains = set.chains_of(&chain(name), "text", &destination).unwrap();
         let [only] = chains.as_slice() else {

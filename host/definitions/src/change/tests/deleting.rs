@@ -1,4 +1,4 @@
-use super::{chain, line, set, summary};
+use super::{chain, chain_line, set_of_files, summary};
 use crate::DefinitionId;
 
 fn id(text: &str) -> DefinitionId {
@@ -8,7 +8,7 @@ fn id(text: &str) -> DefinitionId {
 #[test]
 fn a_file_is_deleted_with_its_only_definition() {
     let [a, b] = ["a", "b"].map(chain);
-    let both = set(&[("a.yaml", &a), ("b.yaml", &format!("# B.\n---\n{b}# End.\n"))]);
+    let both = set_of_files(&[("a.yaml", &a), ("b.yaml", &format!("# B.\n---\n{b}# End.\n"))]);
     let change = both.delete(&id("AdmissionChain/b")).unwrap();
     assert_eq!(summary(&change), "AdmissionChain/b Deleted; -b.yaml");
     let change = change.set.delete(&id("admissionchain/a")).unwrap();
@@ -18,9 +18,9 @@ fn a_file_is_deleted_with_its_only_definition() {
 
 #[test]
 fn a_refused_deletion_says_why() {
-    let list = format!("apiVersion: v1\nkind: List\nitems: [ {} ]\n", line("listed"));
-    let validating = line("twice").replace("spec: {", "spec: { phase: Validating,");
-    let file_text = [chain("pods"), list, line("twice"), validating].join("\n---\n");
+    let list = format!("apiVersion: v1\nkind: List\nitems: [ {} ]\n", chain_line("listed"));
+    let validating = chain_line("twice").replace("spec: {", "spec: { phase: Validating,");
+    let file_text = [chain("pods"), list, chain_line("twice"), validating].join("\n---\n");
     let table = [
         (
             "AdmissionChain/pod",
@@ -45,14 +45,14 @@ fn a_refused_deletion_says_why() {
         ),
     ];
     for (name, expected) in table {
-        let error = set(&[("f.yaml", &file_text)])
+        let error = set_of_files(&[("f.yaml", &file_text)])
             .delete(&id(name))
             .unwrap_err()
             .to_string();
         assert_eq!(error, expected);
     }
     let wrong = chain("wrong").replace("CREATE", "CREAT");
-    let set = set(&[("a.yaml", &chain("a")), ("w.yaml", &wrong)]);
+    let set = set_of_files(&[("a.yaml", &chain("a")), ("w.yaml", &wrong)]);
     let error = set.delete(&id("AdmissionChain/a")).unwrap_err().to_string();
     assert!(error.starts_with("w.yaml:7:20: "), "{error}");
     assert_eq!(

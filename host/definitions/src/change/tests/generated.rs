@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::{chain, json, line, set, text, to};
+use super::{chain, chain_json, chain_line, destination_in, file_text, set_of_files};
 use crate::{ChainDefinition, DefinitionId, ExpectedDefinitions};
 
 /// Generates blank lines and comments, which are put between two documents.
-fn between() -> impl Strategy<Value = String> {
+fn comment_lines() -> impl Strategy<Value = String> {
     let lines = prop_oneof![Just("\n"), Just("# A comment.\n"), Just("#\n"), Just("   \n")];
     prop::collection::vec(lines, 0..4).prop_map(|lines| lines.concat())
 }
@@ -27,8 +27,8 @@ fn document(index: usize) -> impl Strategy<Value = String> {
     prop_oneof![
         Just(chain(&name)),
         Just(commented),
-        Just(format!("{}\n", line(&name))),
-        Just(format!("{}\n", json(&name))),
+        Just(format!("{}\n", chain_line(&name))),
+        Just(format!("{}\n", chain_json(&name))),
         Just(chain(&name).replace("source: file:s.wasm", "source: 'file:é---.wasm' # 語")),
     ]
 }
@@ -36,8 +36,8 @@ fn document(index: usize) -> impl Strategy<Value = String> {
 fn file() -> impl Strategy<Value = (usize, String)> {
     let parts = |count: usize| {
         let documents: Vec<_> = (0..count).map(document).collect();
-        let around = prop::collection::vec((between(), marker()), count);
-        (documents, around, between(), any::<bool>(), any::<bool>())
+        let around = prop::collection::vec((comment_lines(), marker()), count);
+        (documents, around, comment_lines(), any::<bool>(), any::<bool>())
     };
     (1_usize..4)
         .prop_flat_map(parts)
@@ -68,11 +68,11 @@ proptest! {
 
     #[test]
     fn each_document_of_a_file_can_be_used_alone((count, whole) in file()) {
-        let old = set(&[("f.yaml", &whole)]);
+        let old = set_of_files(&[("f.yaml", &whole)]);
         let stored = old.documents();
         prop_assert_eq!(stored.len(), count, "{}", whole);
         for one in &stored {
-            let alone = set(&[("f.yaml", &one.text)]).documents();
+            let alone = set_of_files(&[("f.yaml", &one.text)]).documents();
             let definitions: Vec<_> = alone.into_iter().map(|stored| (stored.id, stored.chain)).collect();
             prop_assert_eq!(definitions, vec![(one.id.clone(), one.chain.clone())], "{}", one.text);
             let again = old.apply(&one.text, "new", ExpectedDefinitions::Any, &|_| None).unwrap();
@@ -84,9 +84,9 @@ proptest! {
     #[test]
     fn each_applied_document_gets_its_own_file((count, whole) in file()) {
         let directory = tempfile::tempdir().unwrap();
-        let change = set(&[]).apply(&whole, "new", ExpectedDefinitions::New, &to(directory.path())).unwrap();
+        let change = set_of_files(&[]).apply(&whole, "new", ExpectedDefinitions::New, &destination_in(directory.path())).unwrap();
         prop_assert_eq!(change.files.len(), count);
-        let chains = set(&[("f.yaml", &whole)]).chains().unwrap();
+        let chains = set_of_files(&[("f.yaml", &whole)]).chains().unwrap();
         let applied = change.set.chains().unwrap();
         prop_assert_eq!(names(&applied), names(&chains));
     }
@@ -94,9 +94,9 @@ proptest! {
     #[test]
     fn deleting_a_new_definition_restores_the_files((_, whole) in file()) {
         let directory = tempfile::tempdir().unwrap();
-        let old = set(&[("f.yaml", &whole)]);
-        let created = old.apply(&chain("new"), "new", ExpectedDefinitions::Any, &to(directory.path())).unwrap().set;
-        prop_assert_eq!(text(&created, "f.yaml"), Some(whole));
+        let old = set_of_files(&[("f.yaml", &whole)]);
+        let created = old.apply(&chain("new"), "new", ExpectedDefinitions::Any, &destination_in(directory.path())).unwrap().set;
+        prop_assert_eq!(file_text(&created, "f.yaml"), Some(whole));
         let id: DefinitionId = "AdmissionChain/new".parse().unwrap();
         prop_assert_eq!(created.delete(&id).unwrap().set, old);
     }

@@ -1,19 +1,19 @@
 use serde_json::Value as Json;
 
-use super::{set, summary, text};
+use super::{file_text, set_of_files, summary};
 use crate::document::to_json;
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-fn promoted(file: &str, old: &str) -> String {
-    let set = set(&[(file, old)]);
+fn promote_file(file: &str, old: &str) -> String {
+    let set = set_of_files(&[(file, old)]);
     let chains = set.chains().unwrap();
     let id = format!("{}/{}", chains[0].name, chains[0].stages[0].spec.name);
     let change = set.promote(&id.parse().unwrap()).unwrap();
-    text(&change.set, file).unwrap()
+    file_text(&change.set, file).unwrap()
 }
 
-fn value(text: &str) -> Json {
+fn parse_yaml(text: &str) -> Json {
     to_json("f.yaml", text).unwrap()
 }
 
@@ -53,8 +53,8 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
     for (old, new) in table {
         let [old, new] = [old, new].map(|stage| format!("{HEAD}    - {}\n", stage.replace("{PIN}", PIN)));
         for (above, below) in [("", ""), ("\u{feff}# More.\n---\n", "# Below.\n---\n# Nothing more.\n")] {
-            let promoted_text = promoted("f.yaml", &format!("{above}{old}{below}"));
-            assert_eq!(value(&promoted_text), value(&new), "{old}");
+            let promoted_text = promote_file("f.yaml", &format!("{above}{old}{below}"));
+            assert_eq!(parse_yaml(&promoted_text), parse_yaml(&new), "{old}");
             let comments = format!(
                 "{}# All.\napiVersion: admittance.dev/v1alpha1\n",
                 above.trim_start_matches('\u{feff}')
@@ -68,7 +68,7 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
 fn a_file_can_still_be_read_after_a_promotion() {
     let stage = "    - name: s\n      plugin:\n        source: file:../a.wasm # A.\n        settings: { name: a }\n      \
                  candidate:\n        source: file:../b.wasm\n";
-    let promoted_text = promoted("f.yaml", &format!("{HEAD}{stage}"));
+    let promoted_text = promote_file("f.yaml", &format!("{HEAD}{stage}"));
     let expected = "# All.\napiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata:\n  name: c\nspec:\n  \
                     rules:\n    - operations:\n        - CREATE\n      kinds:\n        - pod\n  stages:\n    - name: \
                     s\n      plugin:\n        source: \"file:../b.wasm\"\n        settings:\n          name: a\n";
@@ -115,8 +115,8 @@ fn candidates_are_promoted_in_documents_of_every_system() {
         ),
     ];
     for (file, old, new) in table {
-        let promoted_text = promoted(file, &old);
-        assert_eq!(value(&promoted_text), value(&new), "{old}");
+        let promoted_text = promote_file(file, &old);
+        assert_eq!(parse_yaml(&promoted_text), parse_yaml(&new), "{old}");
         assert_eq!(
             file == "f.json",
             serde_json::from_str::<Json>(&promoted_text).is_ok(),
@@ -131,7 +131,7 @@ fn a_refused_promotion_says_why() {
                   - { name: other, plugin: { source: file:a.wasm } }\n";
     let mutating = format!("{HEAD}{stages}").replace("name: c", "name: pods");
     let validating = mutating.replace("  rules:", "  phase: Validating\n  rules:");
-    let both = set(&[("m.yaml", &mutating), ("v.yaml", &validating)]);
+    let both = set_of_files(&[("m.yaml", &mutating), ("v.yaml", &validating)]);
     let table = [
         ("pods/image", "there is no stage pods/image; did you mean pods/images?"),
         (
@@ -155,14 +155,14 @@ fn a_refused_promotion_says_why() {
     let change = both.promote(&"Validating:pods/images".parse().unwrap()).unwrap();
     assert_eq!(summary(&change), "AdmissionChain/pods Changed; ~v.yaml");
 
-    let beside = set(&[("f.yaml", &format!("{mutating}---\n{}", super::chain("other")))]);
+    let beside = set_of_files(&[("f.yaml", &format!("{mutating}---\n{}", super::chain("other")))]);
     let error = beside.promote(&"pods/images".parse().unwrap()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "AdmissionChain/pods is one of several documents in its file, at f.yaml:2:1; edit that file"
     );
 
-    let error = set(&[("m.yaml", &mutating), ("w.yaml", "kind: Pod")])
+    let error = set_of_files(&[("m.yaml", &mutating), ("w.yaml", "kind: Pod")])
         .promote(&"pods/images".parse().unwrap())
         .unwrap_err();
     assert!(error.to_string().starts_with("w.yaml:1:7: "), "{error}");
@@ -174,7 +174,7 @@ fn a_promotion_reports_the_comments_that_it_drops() {
         "{HEAD}    # Old and new.\n    - name: s # The stage.\n      plugin: {{ source: file:a.wasm }}\n      candidate: \
          {{ source: file:b.wasm }}\n"
     );
-    let set = set(&[("f.yaml", &old)]);
+    let set = set_of_files(&[("f.yaml", &old)]);
     let change = set.promote(&"c/s".parse().unwrap()).unwrap();
     let expected = "f.yaml: the definition is written anew, without the comments of the lines 10, 11";
     assert_eq!(change.losses, [expected]);

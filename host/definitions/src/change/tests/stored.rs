@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::{chain, json, line, summary, text, to};
+use super::{chain, chain_json, chain_line, destination_in, file_text, summary};
 use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, ExpectedDefinitions, StageId, StoreKind};
 
 /// Returns a set with the chain `a` in the file `f.yaml`, and with these entries of a store, each a path and a text.
-fn with_stored(stored: &[(&str, &str)]) -> DefinitionSet {
+fn set_with_entries(stored: &[(&str, &str)]) -> DefinitionSet {
     let entry = |(path, text): &(&str, &str)| DefinitionFile::entry(path, *text, None);
     let file = DefinitionFile::file("f.yaml", chain("a"));
     DefinitionSet::of_files(stored.iter().map(entry).chain([file]).collect())
@@ -16,11 +16,11 @@ fn files_of_kind(set: &DefinitionSet, kind: StoreKind) -> Vec<&DefinitionFile> {
     set.files().iter().filter(|file| file.kind == kind).collect()
 }
 
-fn absolute(text: &str) -> String {
+fn with_absolute_path(text: &str) -> String {
     text.replace("file:s.wasm", "file:/s.wasm")
 }
 
-fn to_store(id: &DefinitionId) -> Option<Destination> {
+fn store_destination(id: &DefinitionId) -> Option<Destination> {
     Some(Destination {
         kind: StoreKind::Entries,
         path: Path::new("store:/x").join(&id.name),
@@ -29,29 +29,31 @@ fn to_store(id: &DefinitionId) -> Option<Destination> {
 
 fn with_metadata(labels: &str, annotations: &str) -> String {
     let metadata = format!(r#"{{"name": "b", "labels": {labels}, "annotations": {annotations}}}"#);
-    absolute(&json("b")).replace(r#"{"name": "b"}"#, &metadata)
+    with_absolute_path(&chain_json("b")).replace(r#"{"name": "b"}"#, &metadata)
 }
 
 #[test]
 fn labels_and_annotations_that_other_tools_wrote_are_kept() {
     let stored_text = with_metadata(r#"{"team": "a", "helm": "x"}"#, r#"{"backup": "1"}"#);
-    let old = with_stored(&[("store:/x/b", &stored_text)]);
+    let old = set_with_entries(&[("store:/x/b", &stored_text)]);
     let merged_text =
         |team: &str| with_metadata(&format!(r#"{{"team": "{team}", "helm": "x"}}"#), r#"{"backup": "1"}"#);
     for (new, effect, expected) in [
-        (absolute(&json("b")), "Unchanged", merged_text("a")),
+        (with_absolute_path(&chain_json("b")), "Unchanged", merged_text("a")),
         (with_metadata(r#"{"team": "a"}"#, "{}"), "Unchanged", merged_text("a")),
         (with_metadata(r#"{"team": "b"}"#, "{}"), "Changed", merged_text("b")),
         (
-            absolute(&json("b")).replace("CREATE", "UPDATE"),
+            with_absolute_path(&chain_json("b")).replace("CREATE", "UPDATE"),
             "Changed",
             merged_text("a").replace("CREATE", "UPDATE"),
         ),
     ] {
-        let change = old.apply(&new, "new", ExpectedDefinitions::Any, &to_store).unwrap();
+        let change = old
+            .apply(&new, "new", ExpectedDefinitions::Any, &store_destination)
+            .unwrap();
         assert!(summary(&change).contains(effect), "{new}: {}", summary(&change));
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-        let text = text(&change.set, "store:/x/b").unwrap();
+        let text = file_text(&change.set, "store:/x/b").unwrap();
         assert_eq!(json(&text), json(&expected), "{new}");
     }
 }
@@ -62,8 +64,8 @@ fn the_items_of_a_list_are_applied_one_by_one() {
         let items = items.join(", ");
         format!("apiVersion: v1\nkind: List\nitems: [ {items} ]\n")
     };
-    let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
-    let old = with_stored(&[("store:/x/b", &b)]);
+    let [b, c] = ["b", "c"].map(|name| with_absolute_path(&chain_json(name)));
+    let old = set_with_entries(&[("store:/x/b", &b)]);
     let both = list(&[b.clone(), c]);
     for (new, expected) in [
         (
@@ -71,7 +73,7 @@ fn the_items_of_a_list_are_applied_one_by_one() {
             "AdmissionChain/b Unchanged, AdmissionChain/c Created; +store:/x/c",
         ),
         (
-            format!("{both}---\n{}\n", absolute(&line("d"))),
+            format!("{both}---\n{}\n", with_absolute_path(&chain_line("d"))),
             "AdmissionChain/b Unchanged, AdmissionChain/c Created, AdmissionChain/d Created; +store:/x/c +store:/x/d",
         ),
         (
@@ -79,20 +81,22 @@ fn the_items_of_a_list_are_applied_one_by_one() {
             "AdmissionChain/b Changed; ~store:/x/b",
         ),
     ] {
-        let change = old.apply(&new, "new", ExpectedDefinitions::Any, &to_store).unwrap();
+        let change = old
+            .apply(&new, "new", ExpectedDefinitions::Any, &store_destination)
+            .unwrap();
         assert_eq!(summary(&change), expected, "{new}");
     }
     let wrong = list(&[b.replace("CREATE", "CREAT")]);
     let error = old
-        .apply(&wrong, "new", ExpectedDefinitions::Any, &to_store)
+        .apply(&wrong, "new", ExpectedDefinitions::Any, &store_destination)
         .unwrap_err();
     assert!(error.to_string().starts_with("new:3:"), "{error}");
 }
 
 #[test]
 fn a_change_writes_entries_of_a_store() {
-    let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
-    let old = with_stored(&[("store:/x/c", &c), ("store:/x/b", &b)]);
+    let [b, c] = ["b", "c"].map(|name| with_absolute_path(&chain_json(name)));
+    let old = set_with_entries(&[("store:/x/c", &c), ("store:/x/b", &b)]);
     let paths: Vec<_> = files_of_kind(&old, StoreKind::Entries)
         .into_iter()
         .map(|file| file.path.display().to_string())
@@ -105,7 +109,11 @@ fn a_change_writes_entries_of_a_store() {
     let table = [
         (b.clone(), "AdmissionChain/b Unchanged;", b.clone()),
         (pretty(&b), "AdmissionChain/b Unchanged;", b.clone()),
-        (absolute(&line("b")), "AdmissionChain/b Unchanged;", b.clone()),
+        (
+            with_absolute_path(&chain_line("b")),
+            "AdmissionChain/b Unchanged;",
+            b.clone(),
+        ),
         (
             updated.clone(),
             "AdmissionChain/b Changed; ~store:/x/b",
@@ -118,35 +126,37 @@ fn a_change_writes_entries_of_a_store() {
         ),
         // YAML is converted to JSON for an entry, because other programs that read the store expect JSON.
         (
-            format!("# Comment.\n{}", changed(&absolute(&line("b")))),
+            format!("# Comment.\n{}", changed(&with_absolute_path(&chain_line("b")))),
             "AdmissionChain/b Changed; ~store:/x/b",
             pretty(&updated),
         ),
         (
-            format!("{}\n", absolute(&json("d"))),
+            format!("{}\n", with_absolute_path(&chain_json("d"))),
             "AdmissionChain/d Created; +store:/x/d",
-            absolute(&json("d")),
+            with_absolute_path(&chain_json("d")),
         ),
         (
-            absolute(&chain("d")),
+            with_absolute_path(&chain("d")),
             "AdmissionChain/d Created; +store:/x/d",
-            pretty(&absolute(&json("d"))),
+            pretty(&with_absolute_path(&chain_json("d"))),
         ),
         (
-            format!("{}---\n{}\n", chain("a"), absolute(&line("d"))),
+            format!("{}---\n{}\n", chain("a"), with_absolute_path(&chain_line("d"))),
             "AdmissionChain/a Unchanged, AdmissionChain/d Created; +store:/x/d",
-            pretty(&absolute(&json("d"))),
+            pretty(&with_absolute_path(&chain_json("d"))),
         ),
     ];
     for (new, expected, there) in table {
-        let change = old.apply(&new, "new", ExpectedDefinitions::Any, &to_store).unwrap();
+        let change = old
+            .apply(&new, "new", ExpectedDefinitions::Any, &store_destination)
+            .unwrap();
         assert_eq!(summary(&change), expected, "{new}");
         let path = if expected.contains("/d ") {
             "store:/x/d"
         } else {
             "store:/x/b"
         };
-        assert_eq!(text(&change.set, path), Some(there), "{new}");
+        assert_eq!(file_text(&change.set, path), Some(there), "{new}");
         assert_eq!(
             files_of_kind(&change.set, StoreKind::Files),
             files_of_kind(&old, StoreKind::Files)
@@ -156,8 +166,8 @@ fn a_change_writes_entries_of_a_store() {
 
 #[test]
 fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
-    let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
-    let old = with_stored(&[("store:/x/b", &b), ("store:/x/c", &c)]);
+    let [b, c] = ["b", "c"].map(|name| with_absolute_path(&chain_json(name)));
+    let old = set_with_entries(&[("store:/x/b", &b), ("store:/x/c", &c)]);
     for (id, expected, left) in [
         ("AdmissionChain/a", "AdmissionChain/a Deleted; -f.yaml", (0, 2)),
         ("AdmissionChain/b", "AdmissionChain/b Deleted; -store:/x/b", (1, 1)),
@@ -178,11 +188,11 @@ fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
             .unwrap()
             .to_string(),
     ] {
-        let old = with_stored(&[("store:/x/b", &candidate)]);
+        let old = set_with_entries(&[("store:/x/b", &candidate)]);
         let stage: StageId = "b/s".parse().unwrap();
         let change = old.promote(&stage).unwrap();
         assert_eq!(summary(&change), "AdmissionChain/b Changed; ~store:/x/b");
-        let promoted: serde_json::Value = serde_json::from_str(&text(&change.set, "store:/x/b").unwrap()).unwrap();
+        let promoted: serde_json::Value = serde_json::from_str(&file_text(&change.set, "store:/x/b").unwrap()).unwrap();
         let expected = b.replace("file:/s.wasm", "file:/t.wasm");
         assert_eq!(promoted, serde_json::from_str::<serde_json::Value>(&expected).unwrap());
         assert_eq!(files_of_kind(&change.set, StoreKind::Entries).len(), 1);
@@ -193,10 +203,15 @@ fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
 /// all.
 #[test]
 fn an_entry_with_another_definition_is_not_overwritten() {
-    for stored_text in [absolute(&json("c")), "nonsense".to_owned()] {
-        let old = with_stored(&[("store:/x/b", &stored_text)]);
+    for stored_text in [with_absolute_path(&chain_json("c")), "nonsense".to_owned()] {
+        let old = set_with_entries(&[("store:/x/b", &stored_text)]);
         let error = old
-            .apply(&absolute(&json("b")), "new", ExpectedDefinitions::Any, &to_store)
+            .apply(
+                &with_absolute_path(&chain_json("b")),
+                "new",
+                ExpectedDefinitions::Any,
+                &store_destination,
+            )
             .unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -215,20 +230,25 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
              not in a directory; write an absolute path, or `https:` or `oci:`"
         )
     };
-    let stored_set = with_stored(&[("store:/x/b", &json("b"))]);
-    let column = json("b").find("\"file:").unwrap() + 1;
+    let stored_set = set_with_entries(&[("store:/x/b", &chain_json("b"))]);
+    let column = chain_json("b").find("\"file:").unwrap() + 1;
     assert_eq!(stored_set.chains().unwrap_err().to_string(), path("store:/x/b", column));
-    let empty = with_stored(&[]);
+    let empty = set_with_entries(&[]);
     let error = empty
-        .apply(&json("b"), "new", ExpectedDefinitions::Any, &to_store)
+        .apply(&chain_json("b"), "new", ExpectedDefinitions::Any, &store_destination)
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
-    let old = with_stored(&[("store:/x/b", &absolute(&json("b")))]);
+    let old = set_with_entries(&[("store:/x/b", &with_absolute_path(&chain_json("b")))]);
     let error = old
-        .apply(&json("b"), "new", ExpectedDefinitions::Any, &to_store)
+        .apply(&chain_json("b"), "new", ExpectedDefinitions::Any, &store_destination)
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
     empty
-        .apply(&json("b"), "new", ExpectedDefinitions::Any, &to(Path::new("chains")))
+        .apply(
+            &chain_json("b"),
+            "new",
+            ExpectedDefinitions::Any,
+            &destination_in(Path::new("chains")),
+        )
         .unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 
-use admittance_admission::{Keyword, enumerated, similar};
+use admittance_admission::{Keyword, enumerated, find_similar};
 
 use super::Node;
 use crate::document::{mistake::quoted, tree::DocumentValue};
@@ -11,11 +11,11 @@ impl<'a> Node<'a> {
     /// Reads a list of any values.
     pub fn list(&self) -> Option<Vec<Node<'a>>> {
         let DocumentValue::List(entries) = &self.value.value else {
-            let fix = match self.as_written() {
+            let fix = match self.written_text() {
                 Some(text) => format!("write [{text}]"),
                 None => String::new(),
             };
-            return self.expected("a list", fix);
+            return self.reject_type("a list", fix);
         };
         Some(self.entries(entries).collect())
     }
@@ -48,7 +48,7 @@ impl<'a> Node<'a> {
                 continue;
             };
             if words.contains(&word) {
-                entry.wrong(duplicate_message, "remove one of them");
+                entry.add_mistake(duplicate_message, "remove one of them");
             } else {
                 words.push(word);
             }
@@ -68,9 +68,9 @@ impl<'a> Node<'a> {
         match &self.value.value {
             DocumentValue::String(text) => Some(text),
             DocumentValue::Bool(_, written) | DocumentValue::Number(_, written) => {
-                self.expected("a string", format!("put it in quotes: \"{written}\""))
+                self.reject_type("a string", format!("put it in quotes: \"{written}\""))
             }
-            _ => self.expected("a string", ""),
+            _ => self.reject_type("a string", ""),
         }
     }
 
@@ -87,7 +87,7 @@ impl<'a> Node<'a> {
     pub fn boolean(&self) -> Option<bool> {
         match &self.value.value {
             DocumentValue::Bool(value, _) => Some(*value),
-            _ => self.expected("true or false", ""),
+            _ => self.reject_type("true or false", ""),
         }
     }
 
@@ -98,7 +98,7 @@ impl<'a> Node<'a> {
     {
         let fix = || format!("write {} to {}", range.start(), range.end());
         let DocumentValue::Number(number, written) = &self.value.value else {
-            return self.expected("a whole number", fix());
+            return self.reject_type("a whole number", fix());
         };
         let value = number.as_i64().and_then(|number| T::try_from(number).ok());
         match value.filter(|value| range.contains(value)) {
@@ -120,7 +120,7 @@ impl<'a> Node<'a> {
                 let message = format!("{written} has no unit");
                 return self.reject(message, format!("write {number}ms or {number}s"));
             }
-            _ => return self.expected("a duration", "write one with its unit, `250ms` or `1s`"),
+            _ => return self.reject_type("a duration", "write one with its unit, `250ms` or `1s`"),
         };
         match humantime::parse_duration(text) {
             Ok(duration) if range.contains(&duration) => Some(duration),
@@ -139,7 +139,7 @@ impl<'a> Node<'a> {
             DocumentValue::Number(number, number_text) => {
                 &number.as_u64().map_or(number_text.clone(), |size| size.to_string())
             }
-            _ => return self.expected("a size", "write one with its unit, `64MiB`"),
+            _ => return self.reject_type("a size", "write one with its unit, `64MiB`"),
         };
         let Ok(size) = size_text.parse::<bytesize::ByteSize>() else {
             let message = format!("{text} is not a valid size", text = quoted(size_text));
@@ -183,14 +183,14 @@ impl<'a> Node<'a> {
         let names = || words.iter().map(|(word, _)| *word);
         let DocumentValue::String(text) = &self.value.value else {
             let fix = format!("write {}", enumerated(names(), "or"));
-            return self.expected(&format!("a {noun}"), fix);
+            return self.reject_type(&format!("a {noun}"), fix);
         };
         if let Some((_, value)) = words.iter().find(|(word, _)| is_same(text, word)) {
             return Some(*value);
         }
         let fix = match names().find(|word| word.eq_ignore_ascii_case(text)) {
             Some(word) => format!("case matters: write {word}"),
-            None => match similar(text, names()).first() {
+            None => match find_similar(text, names()).first() {
                 Some(word) if words.len() > 4 => format!("did you mean {word}?"),
                 _ => format!("write {}", enumerated(names(), "or")),
             },
@@ -214,13 +214,13 @@ impl<'a> Node<'a> {
 
     /// Returns the value if the result is `Ok`. An error becomes a mistake about this node.
     pub fn accept<T, E: fmt::Display>(&self, result: Result<T, E>) -> Option<T> {
-        result.map_err(|error| self.wrong(error.to_string(), "")).ok()
+        result.map_err(|error| self.add_mistake(error.to_string(), "")).ok()
     }
 
     /// Reads an object with any keys.
     pub fn map(&self) -> Option<Vec<(&'a str, Node<'a>)>> {
         let DocumentValue::Map(entries) = &self.value.value else {
-            return self.expected("an object", "write `key: value`");
+            return self.reject_type("an object", "write `key: value`");
         };
         let fields = entries
             .iter()
@@ -239,7 +239,7 @@ impl<'a> Node<'a> {
         Some(map)
     }
 
-    pub(super) fn expected<T>(&self, expected_type: &str, fix: impl Into<String>) -> Option<T> {
+    pub(super) fn reject_type<T>(&self, expected_type: &str, fix: impl Into<String>) -> Option<T> {
         let actual_type = match &self.value.value {
             DocumentValue::Null => "nothing",
             DocumentValue::Bool(..) => "true or false",
@@ -251,7 +251,7 @@ impl<'a> Node<'a> {
         self.reject(format!("{actual_type} where {expected_type} is expected"), fix)
     }
 
-    fn as_written(&self) -> Option<&'a str> {
+    fn written_text(&self) -> Option<&'a str> {
         match &self.value.value {
             DocumentValue::String(text) | DocumentValue::Bool(_, text) | DocumentValue::Number(_, text) => Some(text),
             DocumentValue::Null | DocumentValue::List(_) | DocumentValue::Map(_) => None,

@@ -2,13 +2,13 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{BYTE_ORDER_MARK, LARGEST_FILE, MOST_VALUES, SyntaxMistake, reading, yaml};
+use super::{BYTE_ORDER_MARK, LARGEST_FILE, SyntaxMistake, VALUE_COUNT_MAX, mistakes_in, yaml};
 use crate::{ChainDefinition, PluginDefinition, load_text};
 
 /// Each line contains a text and the values of its documents, or no values if kubectl refuses the text.
 const TEXTS: &str = include_str!("kubectl.jsonl");
 
-fn read(text: &str) -> Result<Vec<Json>, String> {
+fn read_yaml(text: &str) -> Result<Vec<Json>, String> {
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let trees = yaml::read(text, LARGEST_FILE, &mut flaws);
@@ -24,7 +24,7 @@ fn yaml_is_parsed_to_the_values_that_kubectl_sends() {
     for line in TEXTS.lines() {
         let row: Json = serde_json::from_str(line).unwrap();
         let text = row["yaml"].as_str().unwrap();
-        let documents = read(text);
+        let documents = read_yaml(text);
         match row.get("json") {
             Some(values) => assert_eq!(documents.map(Json::from).as_ref(), Ok(values), "{text}"),
             None => assert!(documents.is_err(), "{text:?}: {documents:?}"),
@@ -41,7 +41,7 @@ fn a_duplicate_key_is_a_mistake_although_kubectl_uses_the_last_value() {
         "&a a: 1\n*a : 2",
         "y: {a: 0, <<: {a: 1}, a: 2}",
     ] {
-        let message = read(text).unwrap_err();
+        let message = read_yaml(text).unwrap_err();
         assert!(message.contains("is written a second time"), "{text:?}: {message}");
     }
 }
@@ -61,7 +61,7 @@ fn some_yaml_is_not_read_as_kubectl_reads_it() {
         ("x: &x [{a: 1}]\nz: {<<: *x}", json!([{"x": [{"a": 1}], "z": {"a": 1}}])),
         ("a: !!timestamp x", json!([{"a": "x"}])),
     ] {
-        assert_eq!(read(text).map(Json::from), Ok(values), "{text:?}");
+        assert_eq!(read_yaml(text).map(Json::from), Ok(values), "{text:?}");
     }
     // kubectl accepts each of these texts. This program refuses them, because the parser fails or because JSON cannot
     // represent a value.
@@ -71,7 +71,7 @@ fn some_yaml_is_not_read_as_kubectl_reads_it() {
         ("a:\n|\n  x\n", "simple key expected"),
         (".inf: a", "a number that JSON cannot hold"),
     ] {
-        let message = read(text).unwrap_err();
+        let message = read_yaml(text).unwrap_err();
         assert!(message.contains(expected), "{text:?}: {message}");
     }
 }
@@ -101,19 +101,19 @@ fn bombs() -> Vec<(&'static str, String)> {
 fn aliases_may_expand_a_document_at_most_a_hundredfold() {
     for (name, text) in bombs() {
         let expected = "the aliases (`*name`) up to here repeat over 99 times as much as is written";
-        assert_eq!(read(&text), Err(expected.to_owned()), "{name}");
+        assert_eq!(read_yaml(&text), Err(expected.to_owned()), "{name}");
     }
     let (_, lists) = bombs().swap_remove(0);
     assert!(
-        reading("f.yaml", &lists).starts_with("f.yaml:5:10: the aliases"),
+        mistakes_in("f.yaml", &lists).starts_with("f.yaml:5:10: the aliases"),
         "{}",
-        reading("f.yaml", &lists)
+        mistakes_in("f.yaml", &lists)
     );
     let aliases = |count: usize| format!("a: &a 1\nb: [{}]", vec!["*a"; count].join(","));
-    assert!(read(&aliases(4000)).is_ok());
+    assert!(read_yaml(&aliases(4000)).is_ok());
     let text = format!("a: &a \"{}\"\nb: [{}]", "x".repeat(1 << 16), vec!["*a"; 65].join(","));
     assert_eq!(
-        read(&text),
+        read_yaml(&text),
         Err("as JSON it is larger than the 4194304 bytes that are allowed here".to_owned())
     );
 }
@@ -121,11 +121,11 @@ fn aliases_may_expand_a_document_at_most_a_hundredfold() {
 #[test]
 fn the_number_of_values_in_a_file_is_limited() {
     for (name, at, places) in [("f.yaml", "# YAML\n", (2, 2)), ("f.json", "", (1, 2))] {
-        let text = format!("{at}[{}1]", "1,".repeat(MOST_VALUES));
+        let text = format!("{at}[{}1]", "1,".repeat(VALUE_COUNT_MAX));
         let (line, width) = places;
-        let column = (MOST_VALUES - 1) * width + 2;
+        let column = (VALUE_COUNT_MAX - 1) * width + 2;
         assert_eq!(
-            reading(name, &text),
+            mistakes_in(name, &text),
             format!("{name}:{line}:{column}: the file has more than 500000 values; split it")
         );
     }
@@ -150,8 +150,8 @@ fn mistakes_have_positions_within_the_text() {
             }
         }
     }
-    assert!(reading("f", "a:\n  - b: {\n\n\n").starts_with("f:2:8: "));
-    assert!(reading("f.json", "{\n  \"a\": [\n\n\n").starts_with("f.json:2:9: "));
+    assert!(mistakes_in("f", "a:\n  - b: {\n\n\n").starts_with("f:2:8: "));
+    assert!(mistakes_in("f.json", "{\n  \"a\": [\n\n\n").starts_with("f.json:2:9: "));
 }
 
 #[test]
@@ -263,6 +263,6 @@ spec:
             ),
         ]
     );
-    let json = serde_json::to_string(&read(text).unwrap()[0]).unwrap();
+    let json = serde_json::to_string(&read_yaml(text).unwrap()[0]).unwrap();
     assert_eq!(load_text("a.json", &json).unwrap()[0].warnings, []);
 }

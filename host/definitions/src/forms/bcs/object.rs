@@ -80,7 +80,7 @@ impl BcsObject {
 
     /// Sets the namespace of the object to `namespace` if the object has none.
     #[must_use]
-    pub fn or_in_namespace(self, namespace: &str) -> Self {
+    pub fn with_default_namespace(self, namespace: &str) -> Self {
         if self.namespace().is_empty() && !namespace.is_empty() {
             self.with_metadata("namespace", namespace)
         } else {
@@ -90,13 +90,13 @@ impl BcsObject {
 
     /// Sets the creation time of the object. `moment` is in RFC 3339.
     #[must_use]
-    pub fn created_at(self, moment: &str) -> Self {
+    pub fn with_creation_time(self, moment: &str) -> Self {
         self.with_metadata("creationTimestamp", moment)
     }
 
     /// Returns the object `other` with the version, kind and metadata of this object, as the result of an update.
     #[must_use]
-    pub fn updated_to(&self, other: Self) -> Self {
+    pub fn with_fields_of(&self, other: Self) -> Self {
         let mut fields = Map::new();
         for key in PRESERVED_FIELDS {
             if let Some(value) = self.0.get(key) {
@@ -153,7 +153,7 @@ impl StoredDefinition {
     /// Returns the BCS object in this definition: the document itself or, if it is a custom resource, its `spec`.
     /// Returns `None` if this is not a BCS definition.
     pub fn bcs_object(&self) -> Option<BcsObject> {
-        self.read_bcs(object)
+        self.read_bcs(read_object)
     }
 
     /// Returns a definition text that, when it is applied, replaces the object in this BCS definition with `object`.
@@ -188,7 +188,7 @@ impl StoredDefinition {
     }
 }
 
-fn object(document: &TypedDocument<'_>) -> Option<BcsObject> {
+fn read_object(document: &TypedDocument<'_>) -> Option<BcsObject> {
     let mut value = document.root.json();
     if is_resource(document) {
         let resource = value.as_object_mut()?;

@@ -12,7 +12,7 @@ pub(super) enum Shape {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShapeField {
     name: &'static str,
-    unset: UnsetValue,
+    unset_value: UnsetValue,
     shape: Shape,
 }
 
@@ -28,7 +28,11 @@ enum UnsetValue {
 }
 
 const fn field(name: &'static str, unset: UnsetValue, shape: Shape) -> ShapeField {
-    ShapeField { name, unset, shape }
+    ShapeField {
+        name,
+        unset_value: unset,
+        shape,
+    }
 }
 
 pub(super) const DEFINITION: Shape = Shape::Object(&[
@@ -87,7 +91,7 @@ impl Shape {
                 let mut ordered = Map::new();
                 let mut rest = members;
                 for field in *fields {
-                    let Some(key) = field.key(&rest) else {
+                    let Some(key) = field.find_key(&rest) else {
                         continue;
                     };
                     match rest.shift_remove(&key) {
@@ -114,10 +118,10 @@ impl Shape {
                 let mut printed = Map::new();
                 for field in *fields {
                     let value = match members.remove(field.name) {
-                        Some(value) if field.unset != UnsetValue::Omitted || !is_empty(&value) => {
+                        Some(value) if field.unset_value != UnsetValue::Omitted || !is_empty(&value) => {
                             Some(field.shape.with_unset_fields(value))
                         }
-                        _ => field.unset(),
+                        _ => field.unset_json(),
                     };
                     printed.extend(value.map(|value| (field.name.to_owned(), value)));
                 }
@@ -134,7 +138,7 @@ impl Shape {
 
 impl ShapeField {
     /// Returns the key by which an object contains this field, in any case. The documented spelling is preferred.
-    fn key(&self, members: &Map<String, Json>) -> Option<String> {
+    fn find_key(&self, members: &Map<String, Json>) -> Option<String> {
         if members.contains_key(self.name) {
             return Some(self.name.to_owned());
         }
@@ -142,8 +146,8 @@ impl ShapeField {
         keys.find(|key| key.eq_ignore_ascii_case(self.name)).cloned()
     }
 
-    fn unset(&self) -> Option<Json> {
-        match self.unset {
+    fn unset_json(&self) -> Option<Json> {
+        match self.unset_value {
             UnsetValue::Omitted => None,
             UnsetValue::Null => Some(Json::Null),
             UnsetValue::Empty => Some("".into()),

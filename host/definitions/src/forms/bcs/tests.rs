@@ -5,7 +5,7 @@ use super::*;
 use crate::{PluginDefinition, certificates, load_text};
 
 /// The body of the request that creates a definition, from the API documentation of BCS. Its CA bundles are not base64.
-const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
+const DOCUMENTED_BODY: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
  "resourcesRef":{"operation":"Create","kind":"Application"},
  "admissionWebhooks":[
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service"}},
@@ -13,13 +13,13 @@ const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metada
 
 /// The response of an older BCS driver, from BCS's API documentation. It has Go's names of fields, such as
 /// `ResourcesRef`.
-const PRINTED: &str = r#"{"ResourcesRef":{"Kind":"Application","Operation":"Create"},"admissionWebhooks":[
+const PRINTED_BODY: &str = r#"{"ResourcesRef":{"Kind":"Application","Operation":"Create"},"admissionWebhooks":[
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"sidecar-webhook-service","Namespace":"sidecar-webhook-namespace"},"FailurePolicy":"Ignore","Name":"container-sidecar"},
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"image-webhook-service","Namespace":"image-webhook-namespace"},"FailurePolicy":"Fail","Name":"container-images"}],
  "apiVersion":"v4","kind":"admissionwebhook","metadata":{"creationTimestamp":"0001-01-01T00:00:00Z","name":"webhook-test","namespace":"defaultGroup"}}"#;
 
 /// The definition in the response of a newer BCS driver, which includes unset fields.
-const PRINTED_WHOLE: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
+const COMPLETE_PRINTED_BODY: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
  "metadata":{"name":"webhook-test","namespace":"defaultGroup","creationTimestamp":"2020-01-01T00:00:00Z","labels":{"a":"b"},"annotations":null,"clusterName":""},
  "resourcesRef":{"operation":"Create","kind":"Application"},
  "admissionWebhooks":[
@@ -29,7 +29,7 @@ const PRINTED_WHOLE: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
 fn custom_resource() -> String {
     format!(
         r#"{{"apiVersion":"bkbcs.tencent.com/v2","kind":"AdmissionWebhookConfiguration","metadata":{{"name":"webhook-test","namespace":"bkbcs","uid":"u"}},"status":{{}},"spec":
-{DOCUMENTED}}}"#
+{DOCUMENTED_BODY}}}"#
     )
 }
 
@@ -48,7 +48,7 @@ fn stage(name: &str, service: &str, failure_policy: FailurePolicy, line: u32, co
                 path: "/".into(),
                 naming: ServiceNaming::Bcs,
             },
-            ca_bundle: client::read_bundle(&certificates::bundle()).ok(),
+            ca_bundle: client::parse_ca_bundle(&certificates::ca_bundle()).ok(),
         }
         .into(),
         candidate: None,
@@ -65,18 +65,18 @@ fn bcs_documents_are_read_with_their_positions() {
     // (text, line and column of the chain, line and column of each stage)
     let custom_resource = custom_resource();
     let table = [
-        (DOCUMENTED, [(4, 3), (5, 3)]),
-        (PRINTED, [(2, 2), (3, 2)]),
-        (PRINTED_WHOLE, [(5, 3), (6, 3)]),
+        (DOCUMENTED_BODY, [(4, 3), (5, 3)]),
+        (PRINTED_BODY, [(2, 2), (3, 2)]),
+        (COMPLETE_PRINTED_BODY, [(5, 3), (6, 3)]),
         (&custom_resource, [(5, 3), (6, 3)]),
     ];
     for (text, [first, second]) in table {
-        let chains = load_text("f.json", &text.replace("xxxxxxxxx", &certificates::bundle())).unwrap();
+        let chains = load_text("f.json", &text.replace("xxxxxxxxx", &certificates::ca_bundle())).unwrap();
         let expected = ChainDefinition {
             name: "defaultGroup/webhook-test".into(),
             namespace: None,
             phase: Phase::Mutating,
-            source: Location {
+            location: Location {
                 file: "f.json".into(),
                 line: 1,
                 column: 1,
@@ -86,7 +86,7 @@ fn bcs_documents_are_read_with_their_positions() {
                 ..Rule::for_operations([Operation::Create])
             }],
             warnings: Vec::new(),
-            idle: Vec::new(),
+            idle_stages: Vec::new(),
             stages: vec![
                 stage("sidecar", "sidecar", FailurePolicy::Ignore, first.0, first.1),
                 stage("images", "image", FailurePolicy::Fail, second.0, second.1),
@@ -100,7 +100,7 @@ fn bcs_documents_are_read_with_their_positions() {
 fn invalid_ca_bundles_in_the_documented_bcs_body_are_reported() {
     let rest = "this is not base64: Invalid input length: 9; write the base64 of a PEM file, `base64 -w0 ca.pem`";
     assert_eq!(
-        load_text("f.json", DOCUMENTED).unwrap_err().to_string(),
+        load_text("f.json", DOCUMENTED_BODY).unwrap_err().to_string(),
         format!(
             "f.json:4:83: admissionWebhooks[0].clientConfig.caBundle: {rest}\n\
              f.json:5:80: admissionWebhooks[1].clientConfig.caBundle: {rest}"
@@ -125,11 +125,11 @@ fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
             serde_json::from_str(&format!("{{\"{}}}", members.replace("\\|", "|"))).unwrap()
         })
         .collect();
-    let valid: Value = serde_json::from_str(&DOCUMENTED.replace("xxxxxxxxx", &certificates::bundle())).unwrap();
+    let valid: Value = serde_json::from_str(&DOCUMENTED_BODY.replace("xxxxxxxxx", &certificates::ca_bundle())).unwrap();
     let mistakes = |quoted: &[Value]| {
         let mut example = valid.clone();
         for members in quoted {
-            put(&mut example, members.as_object().unwrap());
+            replace_members(&mut example, members.as_object().unwrap());
         }
         let mistakes = load_text("f.json", &example.to_string()).err().unwrap_or_default();
         let lines = mistakes
@@ -164,13 +164,13 @@ fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
 
 /// Searches `value` for objects, at any depth, that have all keys of `members`. Gives these keys the values that they
 /// have in `members`.
-fn put(value: &mut Value, members: &Map<String, Value>) {
+fn replace_members(value: &mut Value, members: &Map<String, Value>) {
     match value {
         Value::Object(object) if members.keys().all(|key| object.contains_key(key)) => {
             object.extend(members.clone());
         }
-        Value::Object(object) => object.values_mut().for_each(|value| put(value, members)),
-        Value::Array(list) => list.iter_mut().for_each(|value| put(value, members)),
+        Value::Object(object) => object.values_mut().for_each(|value| replace_members(value, members)),
+        Value::Array(list) => list.iter_mut().for_each(|value| replace_members(value, members)),
         _ => {}
     }
 }
@@ -180,7 +180,7 @@ fn read(hook: &str) -> Result<Vec<ChainDefinition>, String> {
     let text = format!(
         "apiVersion: v4\nkind: admissionwebhook\nmetadata: {{ namespace: d, name: w }}\n\
          resourcesRef: {{ operation: update, kind: deployment }}\nadmissionWebhooks:\n  - {}\n",
-        hook.replace("BUNDLE", &certificates::bundle())
+        hook.replace("BUNDLE", &certificates::ca_bundle())
     );
     load_text("chains/f.yaml", &text).map_err(|mistakes| mistakes.to_string().replace("chains/f.yaml:", ""))
 }

@@ -32,7 +32,7 @@ pub(super) const ACTIONS: [(&str, Enforcement); 4] = [
     ("scoped", Enforcement::Scoped),
 ];
 
-const POINTS: [(&str, Point); 5] = [
+const ENFORCEMENT_POINTS: [(&str, Point); 5] = [
     ("*", Point::Admission),
     ("validation.gatekeeper.sh", Point::Admission),
     ("vap.k8s.io", Point::KubernetesPolicy),
@@ -52,9 +52,9 @@ enum Point {
 pub(super) struct ConstraintDocument {
     pub(super) name: String,
     pub(super) kind: String,
-    pub(super) source: Location,
+    pub(super) location: Location,
     enforcement: Enforcement,
-    scoped: Vec<(Enforcement, Vec<Point>)>,
+    scoped_enforcements: Vec<(Enforcement, Vec<Point>)>,
     pub(super) matching: Match,
     pub(super) parameters: Option<LocatedValue>,
 }
@@ -68,9 +68,9 @@ pub(super) fn read(root: &Node<'_>) -> Option<ConstraintDocument> {
     let mut constraint = ConstraintDocument {
         name: String::new(),
         kind: kind?,
-        source: root.location(),
+        location: root.location(),
         enforcement: Enforcement::Deny,
-        scoped: Vec::new(),
+        scoped_enforcements: Vec::new(),
         matching: Match::default(),
         parameters: None,
     };
@@ -87,15 +87,15 @@ impl ConstraintDocument {
         self.enforcement = spec.get("enforcementAction", Enforcement::Deny, read_action);
         if let Some(node) = spec.optional("scopedEnforcementActions") {
             let entries = node.list().unwrap_or_default();
-            self.scoped = entries.iter().filter_map(|entry| read_scoped(entry)).collect();
+            self.scoped_enforcements = entries.iter().filter_map(|entry| read_scoped(entry)).collect();
             if self.enforcement != Enforcement::Scoped {
                 let message = "it has an effect only with `enforcementAction: scoped`";
-                node.wrong(message, "write `enforcementAction: scoped`, or remove it");
+                node.add_mistake(message, "write `enforcementAction: scoped`, or remove it");
             }
         } else if self.enforcement == Enforcement::Scoped {
             let fix = "list what is done where: `scopedEnforcementActions: [ { action: deny, enforcementPoints: [ { name: \
                        \"*\" } ] } ]`";
-            spec.node().wrong("`scopedEnforcementActions` is missing", fix);
+            spec.node().add_mistake("`scopedEnforcementActions` is missing", fix);
         }
         self.matching = spec.get_or_default("match", matching::read);
         self.parameters = spec.optional("parameters").map(|node| LocatedValue::new(&node));
@@ -111,7 +111,7 @@ impl ConstraintDocument {
         };
         let own_enforcements: Vec<Enforcement> = match self.enforcement {
             Enforcement::Scoped => self
-                .scoped
+                .scoped_enforcements
                 .iter()
                 .filter(|(_, points)| points.iter().any(is_here))
                 .map(|(action, _)| *action)
@@ -143,7 +143,7 @@ impl ConstraintDocument {
         (self.matching.source == ObjectSource::Generated).then(|| {
             let message = "it is for generated objects, and there is no ExpansionTemplate";
             let fix = "add the document of the template, or write `source: All`";
-            Mistake::new(&self.source, "spec.match.source", message, fix)
+            Mistake::new(&self.location, "spec.match.source", message, fix)
         })
     }
 
@@ -157,7 +157,7 @@ impl ConstraintDocument {
         );
         let kinds = templates.iter().map(|template| &template.kind);
         let fix = suggestion_or(&self.kind, kinds, "add its document, or correct the kind");
-        mistakes.push(Mistake::new(&self.source, "kind", message, fix));
+        mistakes.push(Mistake::new(&self.location, "kind", message, fix));
     }
 }
 
@@ -177,7 +177,7 @@ fn read_scoped(node: &Node<'_>) -> Option<(Enforcement, Vec<Point>)> {
         let Some(mut fields) = point.object() else {
             continue;
         };
-        let read_point = readers::one_of("enforcement point", &POINTS);
+        let read_point = readers::one_of("enforcement point", &ENFORCEMENT_POINTS);
         points.extend(fields.get_required("name", "write validation.gatekeeper.sh or `*`", read_point));
     }
     Some((action?, points))

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ExpansionDocument {
     pub(super) name: String,
-    pub(super) source: Location,
+    pub(super) location: Location,
     apply_to: Vec<ApplyTo>,
     generation: Generation,
     /// The action if a generated object violates a constraint; `None` for the action of the constraint itself.
@@ -32,8 +32,8 @@ pub(super) struct ExpansionDocument {
 /// generates an object from the object that the template before it has generated.
 #[derive(Clone)]
 pub(super) struct ExpansionPath<'a> {
-    first: &'a ExpansionDocument,
-    further: Vec<&'a ExpansionDocument>,
+    first_template: &'a ExpansionDocument,
+    further_templates: Vec<&'a ExpansionDocument>,
 }
 
 pub(super) fn read(root: &Node<'_>) -> Option<ExpansionDocument> {
@@ -56,7 +56,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ExpansionDocument> {
     check_name(root, &name);
     Some(ExpansionDocument {
         name,
-        source: root.location(),
+        location: root.location(),
         apply_to: apply_to?,
         generation: Generation {
             source: source?,
@@ -89,10 +89,10 @@ impl ExpansionDocument {
             if self.applies_to(&template.generation.kind) {
                 let through = match next {
                     1 => String::new(),
-                    _ => format!(" by {} in {}", quoted(&template.name), template.source),
+                    _ => format!(" by {} in {}", quoted(&template.name), template.location),
                 };
                 let message = format!("what it generates leads{through} to objects that it applies to");
-                definition.wrong(message, "correct `applyTo` or `generatedGVK`", mistakes);
+                definition.add_mistake(message, "correct `applyTo` or `generatedGVK`", mistakes);
                 return;
             }
             let is_new = |other: &&&Self| {
@@ -109,17 +109,17 @@ pub(super) fn expansion_paths<'a>(templates: &[&'a ExpansionDocument]) -> Vec<Ex
     let mut paths: Vec<ExpansionPath<'a>> = templates
         .iter()
         .map(|&first| ExpansionPath {
-            first,
-            further: Vec::new(),
+            first_template: first,
+            further_templates: Vec::new(),
         })
         .collect();
     let mut next = 0;
     while let Some(path) = paths.get(next).cloned() {
         next += 1;
-        let kind = &path.last().generation.kind;
+        let kind = &path.last_template().generation.kind;
         for &template in templates.iter().filter(|template| template.applies_to(kind)) {
             let mut longer = path.clone();
-            longer.further.push(template);
+            longer.further_templates.push(template);
             paths.push(longer);
         }
     }
@@ -129,11 +129,11 @@ pub(super) fn expansion_paths<'a>(templates: &[&'a ExpansionDocument]) -> Vec<Ex
 
 impl<'a> ExpansionPath<'a> {
     fn templates(&self) -> impl Iterator<Item = &'a ExpansionDocument> {
-        std::iter::once(self.first).chain(self.further.iter().copied())
+        std::iter::once(self.first_template).chain(self.further_templates.iter().copied())
     }
 
-    fn last(&self) -> &'a ExpansionDocument {
-        self.further.last().copied().unwrap_or(self.first)
+    fn last_template(&self) -> &'a ExpansionDocument {
+        self.further_templates.last().copied().unwrap_or(self.first_template)
     }
 
     pub(super) fn name(&self) -> String {
@@ -142,15 +142,15 @@ impl<'a> ExpansionPath<'a> {
     }
 
     pub(super) fn kind(&self) -> &'a GroupVersionKind {
-        &self.last().generation.kind
+        &self.last_template().generation.kind
     }
 
     pub(super) fn enforcement(&self) -> Option<Enforcement> {
-        self.last().enforcement
+        self.last_template().enforcement
     }
 
-    pub(super) fn prefix(&self, constraint: &str) -> String {
-        format!("[{constraint}] [Implied by {}]", self.last().name)
+    pub(super) fn message_prefix(&self, constraint: &str) -> String {
+        format!("[{constraint}] [Implied by {}]", self.last_template().name)
     }
 
     pub(super) fn expansion(&self, mutators: &Arc<[Mutator]>) -> Expansion {
@@ -159,7 +159,7 @@ impl<'a> ExpansionPath<'a> {
             match_policy: MatchPolicy::Exact,
             ..any_rule()
         };
-        let generators = self.first.apply_to.iter();
+        let generators = self.first_template.apply_to.iter();
         Expansion {
             generators: generators.filter_map(|entry| entry.narrow(&changing)).collect(),
             steps: self.templates().map(|template| template.generation.clone()).collect(),

@@ -2,11 +2,11 @@
 
 /// Returns the kinds of objects that a Rego policy reads in `data.inventory`. Returns `None` if the text does not tell
 /// a kind, for example because a variable is written in its place.
-pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
+pub(super) fn mentioned_kinds(text: &str) -> Option<Vec<&str>> {
     let mut kinds = Vec::new();
     for (at, _) in text.match_indices("inventory") {
         let after = text.get(at + "inventory".len()..).unwrap_or_default();
-        let (scope, mut rest) = segment(after)?;
+        let (scope, mut rest) = split_segment(after)?;
         // A reference is `inventory.cluster[version][kind]` or `inventory.namespace[namespace][version][kind]`. Only
         // the kind is needed, so the one or two segments between the scope and the kind are skipped.
         let before = match scope? {
@@ -15,9 +15,9 @@ pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
             _ => return None,
         };
         for _ in 0..before {
-            (_, rest) = segment(rest)?;
+            (_, rest) = split_segment(rest)?;
         }
-        let (kind, _) = segment(rest)?;
+        let (kind, _) = split_segment(rest)?;
         kinds.push(kind?);
     }
     Some(kinds)
@@ -25,7 +25,7 @@ pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
 
 /// Splits the first segment from a reference, and returns its name and the rest. The segments `.a` and `["a"]` have the
 /// name `a`. The segment `[a]` is a variable, and has no name. Returns `None` at the end of the reference.
-fn segment(text: &str) -> Option<(Option<&str>, &str)> {
+fn split_segment(text: &str) -> Option<(Option<&str>, &str)> {
     if let Some(name) = text.strip_prefix('.') {
         let end = name
             .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')

@@ -82,8 +82,8 @@ pub(super) fn read(node: &Node<'_>) -> Option<Match> {
         scope: fields.get_or_default("scope", Node::word),
         namespaces: fields.get_or_default("namespaces", readers::list_of(read_glob)),
         excluded_namespaces: fields.get_or_default("excludedNamespaces", readers::list_of(read_glob)),
-        labels: selectors::labels_of(&mut fields, "labelSelector", LabelSyntax::Kubernetes),
-        namespace_labels: selectors::labels_of(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes),
+        labels: selectors::read_labels_of_field(&mut fields, "labelSelector", LabelSyntax::Kubernetes),
+        namespace_labels: selectors::read_labels_of_field(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes),
         name: fields.get_optional("name", read_glob),
         source: fields.get_or_default("source", readers::one_of("source", &SOURCES)),
     })
@@ -153,7 +153,7 @@ impl Match {
     /// with wildcards. Requests in the namespaces `excluded` do not match either.
     pub(super) fn conditions(&self, excluded: &[String]) -> MatchConditions {
         let any_of = |globs: &[String], value: &str| {
-            let tests: Vec<String> = globs.iter().map(|glob| test(glob, value)).collect();
+            let tests: Vec<String> = globs.iter().map(|glob| glob_test(glob, value)).collect();
             tests.join(" || ")
         };
         let mut conditions = Vec::new();
@@ -167,7 +167,7 @@ impl Match {
             conditions.push(("excludedNamespaces", format!("{NAMESPACE} == '' || !({excluded_test})")));
         }
         if let Some(name) = &self.name {
-            conditions.push(("name", test(name, NAME)));
+            conditions.push(("name", glob_test(name, NAME)));
         }
         // Compiling cannot fail, because the expressions contain only checked names.
         let compiled: CelConditions = conditions
@@ -178,7 +178,7 @@ impl Match {
     }
 }
 
-fn test(glob: &str, value: &str) -> String {
+fn glob_test(glob: &str, value: &str) -> String {
     let (starts, ends) = (glob.starts_with('*'), glob.ends_with('*'));
     let name = glob.trim_matches('*');
     match (starts, ends) {

@@ -31,7 +31,7 @@ use crate::{
 /// at the same point in this order.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage with all mutators. It is also the name of Gatekeeper's webhook.
-const STAGE: &str = "mutation.gatekeeper.sh";
+const STAGE_NAME: &str = "mutation.gatekeeper.sh";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MutatorKind {
@@ -82,7 +82,7 @@ pub(super) fn read(root: &Node<'_>, kind: MutatorKind) -> Option<MutatorDocument
     let (mutation, tests) = mutation?;
     let mut mutator = Mutator::new(format!("{}/{name}", kind.as_str()), parsed, mutation);
     for (node, path, must_exist) in tests {
-        node.accept(mutator.test(&path, must_exist))?;
+        node.accept(mutator.add_path_test(&path, must_exist))?;
     }
     mutator.labels = matching.labels.clone();
     Some(MutatorDocument {
@@ -157,7 +157,7 @@ impl MutatorDocument {
             other.full_name(),
             other.source
         );
-        definition.wrong(message, "correct one of the locations", mistakes);
+        definition.add_mistake(message, "correct one of the locations", mistakes);
     }
 
     /// Returns the rules for the requests whose objects the mutator changes. An object must fit both `applyTo` and
@@ -228,7 +228,11 @@ impl ApplyTo {
 
 /// Returns the mutators in the order in which they are applied to objects from `source`, which is either requests or
 /// expansion templates. A mutator without rules is left out.
-pub(super) fn mutators(documents: &[&MutatorDocument], source: ObjectSource, syncs: &[&SyncDocument]) -> Vec<Mutator> {
+pub(super) fn select_mutators(
+    documents: &[&MutatorDocument],
+    source: ObjectSource,
+    syncs: &[&SyncDocument],
+) -> Vec<Mutator> {
     let excluded: Vec<String> = syncs
         .iter()
         .flat_map(|sync| sync.excluded_from_mutation.iter().cloned())
@@ -241,10 +245,11 @@ pub(super) fn mutators(documents: &[&MutatorDocument], source: ObjectSource, syn
     let mutator = |document: &&&MutatorDocument| {
         let mut mutator = document.mutator.clone();
         let matching = &document.matching;
-        mutator.requests.namespace_selector = selectors::namespaces_with(matching.namespace_labels.clone());
-        mutator.requests.match_conditions = matching.conditions(&excluded);
-        mutator.requests.rules = document.rules();
-        (!mutator.requests.rules.is_empty()).then_some(mutator)
+        mutator.request_filter.namespace_selector =
+            selectors::namespaces_with_labels(matching.namespace_labels.clone());
+        mutator.request_filter.match_conditions = matching.conditions(&excluded);
+        mutator.request_filter.rules = document.rules();
+        (!mutator.request_filter.rules.is_empty()).then_some(mutator)
     };
     documents.iter().filter_map(mutator).collect()
 }
@@ -264,14 +269,14 @@ pub(super) fn chain(all: &GatekeeperDocuments<'_>) -> Option<ChainDefinition> {
             warnings.push(document.warning(message, "correct one of them"));
         }
     }
-    let mutators = mutators(documents, ObjectSource::Original, &all.syncs);
+    let mutators = select_mutators(documents, ObjectSource::Original, &all.syncs);
     let mut rules = Vec::new();
-    for rule in mutators.iter().flat_map(|mutator| &mutator.requests.rules) {
+    for rule in mutators.iter().flat_map(|mutator| &mutator.request_filter.rules) {
         if !rules.contains(rule) {
             rules.push(rule.clone());
         }
     }
-    let mut stage = StageDefinition::new(STAGE, MutatorsDefinition(Arc::from(mutators)));
+    let mut stage = StageDefinition::new(STAGE_NAME, MutatorsDefinition(Arc::from(mutators)));
     stage.spec.rules.clone_from(&rules);
     stage.spec.failure_policy = FailurePolicy::Fail;
     stage.spec.reinvocation = Reinvocation::Never;
@@ -279,7 +284,7 @@ pub(super) fn chain(all: &GatekeeperDocuments<'_>) -> Option<ChainDefinition> {
     // Without rules, the stage would be called for every request, so it is left out.
     let stages = if rules.is_empty() { Vec::new() } else { vec![stage] };
     Some(ChainDefinition {
-        source,
+        location: source,
         warnings,
         ..ChainDefinition::new(CHAIN, rules, stages)
     })

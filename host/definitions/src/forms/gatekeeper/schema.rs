@@ -81,7 +81,7 @@ pub(super) struct SchemaCheck<'m> {
 impl SchemaCheck<'_> {
     /// Reports every mistake in a value. Returns the value, with the defaults of the schema for missing fields.
     pub(super) fn check(&mut self, value: &LocatedValue, schema: &Json) -> Json {
-        if matches!(value.value, Parts::Other(Json::Null)) && flag(schema, "nullable") {
+        if matches!(value.value, Parts::Other(Json::Null)) && has_flag(schema, "nullable") {
             return Json::Null;
         }
         if !self.has_type(value, schema) {
@@ -89,7 +89,7 @@ impl SchemaCheck<'_> {
         }
         self.check_value(value, schema);
         match &value.value {
-            Parts::Object(fields) => self.object(value, fields, schema),
+            Parts::Object(fields) => self.check_object(value, fields, schema),
             Parts::List(items) => match schema.get("items") {
                 Some(schema) => items.iter().map(|item| self.check(item, schema)).collect(),
                 None => value.json(),
@@ -100,7 +100,7 @@ impl SchemaCheck<'_> {
 
     fn has_type(&mut self, value: &LocatedValue, schema: &Json) -> bool {
         let value_type = value.type_name();
-        let is_int_or_string = flag(schema, "x-kubernetes-int-or-string");
+        let is_int_or_string = has_flag(schema, "x-kubernetes-int-or-string");
         let expected_type = match schema.get("type").and_then(Json::as_str) {
             _ if is_int_or_string => "integer or string",
             Some(expected) => expected,
@@ -165,11 +165,11 @@ impl SchemaCheck<'_> {
         }
     }
 
-    fn object(&mut self, value: &LocatedValue, fields: &[(String, LocatedValue)], schema: &Json) -> Json {
+    fn check_object(&mut self, value: &LocatedValue, fields: &[(String, LocatedValue)], schema: &Json) -> Json {
         let none = Map::new();
         let properties = schema.get("properties").and_then(Json::as_object).unwrap_or(&none);
         let additional_schema = schema.get("additionalProperties");
-        let keeps_others = flag(schema, "x-kubernetes-preserve-unknown-fields") || additional_schema.is_some();
+        let keeps_others = has_flag(schema, "x-kubernetes-preserve-unknown-fields") || additional_schema.is_some();
         let mut result = Map::new();
         for (name, field) in fields {
             let field_schema = properties
@@ -210,6 +210,6 @@ fn as_number(length: Option<usize>, applies: bool) -> Option<f64> {
     length.filter(|_| applies).map(|length| length as f64)
 }
 
-fn flag(schema: &Json, name: &str) -> bool {
+fn has_flag(schema: &Json, name: &str) -> bool {
     schema.get(name).and_then(Json::as_bool).unwrap_or(false)
 }

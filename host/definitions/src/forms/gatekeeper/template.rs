@@ -15,9 +15,9 @@ pub(super) use self::read::{read, read_operations};
 use super::{
     constraint::ConstraintDocument,
     expansion::{ExpansionDocument, ExpansionPath, expansion_paths},
-    inventory::kinds_read,
+    inventory::mentioned_kinds,
     matching::ObjectSource,
-    mutator::{MutatorDocument, mutators},
+    mutator::{MutatorDocument, select_mutators},
     schema::SchemaCheck,
     sync::SyncDocument,
 };
@@ -38,7 +38,7 @@ const CONSTRAINT: &str = "CONSTRAINT";
 pub(super) struct TemplateDocument {
     pub(super) name: String,
     pub(super) kind: String,
-    pub(super) source: Location,
+    pub(super) location: Location,
     schema: Option<Json>,
     engine: Engine,
     operations: Vec<Operation>,
@@ -71,27 +71,27 @@ struct ConstraintStage<'a> {
     parameters: Json,
     /// The expansion templates that generate the objects which this stage checks. `None` if the stage checks the
     /// objects in requests.
-    path: Option<ExpansionPath<'a>>,
+    expansion_path: Option<ExpansionPath<'a>>,
     expansion: Option<Arc<dyn ObjectGenerator>>,
 }
 
 impl ConstraintStage<'_> {
     fn name(&self) -> String {
-        match &self.path {
+        match &self.expansion_path {
             Some(path) => format!("{}/{}", self.constraint.name, path.name()),
             None => self.constraint.name.clone(),
         }
     }
 
-    fn prefix(&self) -> String {
-        match &self.path {
-            Some(path) => path.prefix(&self.constraint.name),
+    fn message_prefix(&self) -> String {
+        match &self.expansion_path {
+            Some(path) => path.message_prefix(&self.constraint.name),
             None => format!("[{}]", self.constraint.name),
         }
     }
 
     fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
-        self.constraint.actions(is_cel, self.path.as_ref())
+        self.constraint.actions(is_cel, self.expansion_path.as_ref())
     }
 }
 
@@ -101,15 +101,15 @@ impl TemplateDocument {
         let syncs = &documents.syncs;
         let plugin = match &self.engine {
             Engine::Rego(rego) => {
-                let plugin = rego.plugin(&constraint_stages, syncs);
+                let plugin = rego.build_plugin(&constraint_stages, syncs);
                 let is_empty = plugin.settings.get("inventory").is_none() && !constraint_stages.is_empty();
-                warnings.extend(self.reading_warnings(rego, is_empty));
+                warnings.extend(self.policy_warnings(rego, is_empty));
                 Some(plugin)
             }
             Engine::Cel(..) => None,
         };
         let stage = |constraint_stage: &ConstraintStage<'_>| {
-            let mut spec = self.spec(constraint_stage, syncs)?;
+            let mut spec = self.stage_spec(constraint_stage, syncs)?;
             spec.expansion = constraint_stage.expansion.clone();
             let hook = match (&self.engine, &plugin) {
                 (Engine::Cel(policy, failure_policy), _) => {
@@ -122,12 +122,12 @@ impl TemplateDocument {
                 spec,
                 hook,
                 candidate: None,
-                location: self.source.clone(),
+                location: self.location.clone(),
             })
         };
         let stages: Vec<StageDefinition> = constraint_stages.iter().filter_map(stage).collect();
         let idle = match plugin {
-            Some(plugin) if stages.is_empty() => vec![self.idle(plugin)],
+            Some(plugin) if stages.is_empty() => vec![self.idle_stage(plugin)],
             _ => Vec::new(),
         };
         let mut rules = Vec::new();
@@ -142,9 +142,9 @@ impl TemplateDocument {
         }
         ChainDefinition {
             phase: Phase::Validating,
-            source: self.source.clone(),
+            location: self.location.clone(),
             warnings,
-            idle,
+            idle_stages: idle,
             ..ChainDefinition::new(&*self.name, rules, stages)
         }
     }
@@ -163,7 +163,7 @@ impl TemplateDocument {
         let mutators: Arc<[Mutator]> = if generation_paths.is_empty() {
             Arc::default()
         } else {
-            mutators(&documents.mutators, ObjectSource::Generated, &documents.syncs).into()
+            select_mutators(&documents.mutators, ObjectSource::Generated, &documents.syncs).into()
         };
         // A path is a sequence of expansion templates, which generates an object. Stages with the same path share one
         // generator, so that the object is generated only once, not once for each stage.
@@ -194,7 +194,7 @@ impl TemplateDocument {
                     .map(|(expansion, path)| ConstraintStage {
                         constraint,
                         parameters: parameters.clone(),
-                        path,
+                        expansion_path: path,
                         expansion,
                     }),
             );
@@ -208,7 +208,7 @@ impl TemplateDocument {
     }
 
     /// Warns if the Rego policy reads `data.inventory` although it is empty, or input that Gatekeeper does not provide.
-    fn reading_warnings(&self, rego: &RegoCode, is_empty: bool) -> Vec<Mistake> {
+    fn policy_warnings(&self, rego: &RegoCode, is_empty: bool) -> Vec<Mistake> {
         let reads = [
             (
                 is_empty && rego.mentions("inventory"),
@@ -223,7 +223,7 @@ impl TemplateDocument {
         ];
         let warning = |(_, reads, fix): (bool, &str, &str)| {
             let message = format!("the template {} reads {reads}", quoted(&self.name));
-            Mistake::new(&self.source, "", message, fix)
+            Mistake::new(&self.location, "", message, fix)
         };
         reads
             .into_iter()
@@ -233,18 +233,18 @@ impl TemplateDocument {
     }
 
     /// Creates a stage for a template without constraints. It is never called; loading its plugin finds mistakes.
-    fn idle(&self, mut plugin: PluginDefinition) -> StageDefinition {
+    fn idle_stage(&self, mut plugin: PluginDefinition) -> StageDefinition {
         if let Json::Object(settings) = &mut plugin.settings {
             let constraint = json!({"parameters": {}, "actions": ["deny"]});
             settings.insert("constraints".to_owned(), json!({ &self.name: constraint }));
         }
         StageDefinition {
-            location: self.source.clone(),
+            location: self.location.clone(),
             ..StageDefinition::new(self.name.as_str(), plugin)
         }
     }
 
-    fn spec(&self, constraint_stage: &ConstraintStage<'_>, syncs: &[&SyncDocument]) -> Option<StageSpec> {
+    fn stage_spec(&self, constraint_stage: &ConstraintStage<'_>, syncs: &[&SyncDocument]) -> Option<StageSpec> {
         let actions = constraint_stage.actions(matches!(self.engine, Engine::Cel(..)))?;
         let constraint = constraint_stage.constraint;
         let excluded: Vec<String> = syncs
@@ -253,7 +253,7 @@ impl TemplateDocument {
             .collect();
         let mut spec = StageSpec::new(constraint_stage.name());
         spec.rules = constraint.matching.rules(&self.operations);
-        spec.namespace_selector = selectors::namespaces_with(constraint.matching.namespace_labels.clone());
+        spec.namespace_selector = selectors::namespaces_with_labels(constraint.matching.namespace_labels.clone());
         spec.object_selector = constraint.matching.labels.clone();
         spec.match_conditions = constraint.matching.conditions(&excluded);
         spec.timeout = TIMEOUT;
@@ -272,7 +272,7 @@ impl RegoCode {
     }
 
     /// Creates the plugin of all stages. Its settings contain all constraints, so that it is configured only once.
-    fn plugin(&self, constraint_stages: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
+    fn build_plugin(&self, constraint_stages: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let constraint_settings = |constraint_stage: &ConstraintStage<'_>| {
             let actions = constraint_stage.actions(false)?;
             // A constraint with the action `dryrun` must not refuse requests, but its plugin gets the action `deny`.
@@ -285,15 +285,15 @@ impl RegoCode {
                     .collect(),
             };
             let mut settings = json!({"parameters": constraint_stage.parameters, "actions": actions});
-            if let (Some(_), Json::Object(settings)) = (&constraint_stage.path, &mut settings) {
-                settings.insert("prefix".to_owned(), constraint_stage.prefix().into());
+            if let (Some(_), Json::Object(settings)) = (&constraint_stage.expansion_path, &mut settings) {
+                settings.insert("prefix".to_owned(), constraint_stage.message_prefix().into());
             }
             Some((constraint_stage.name(), settings))
         };
         let constraints: Map<String, Json> = constraint_stages.iter().filter_map(constraint_settings).collect();
         let mut settings = json!({"rego": self.text, "version": self.version, "constraints": constraints});
         let mut plugin = PluginDefinition::new(ModuleReference::stock("rego"));
-        let kinds = self.inventory(syncs);
+        let kinds = self.inventory_kinds(syncs);
         if let Json::Object(settings) = &mut settings {
             if !self.libs.is_empty() {
                 settings.insert("libs".to_owned(), json!(self.libs));
@@ -311,7 +311,7 @@ impl RegoCode {
         plugin
     }
 
-    fn inventory(&self, syncs: &[&SyncDocument]) -> Vec<ClusterKind> {
+    fn inventory_kinds(&self, syncs: &[&SyncDocument]) -> Vec<ClusterKind> {
         if !self.mentions("inventory") {
             return Vec::new();
         }
@@ -319,7 +319,7 @@ impl RegoCode {
         kinds.sort();
         kinds.dedup();
         let texts = std::iter::once(&self.text).chain(&self.libs);
-        let text_kinds: Option<Vec<Vec<&str>>> = texts.map(|text| kinds_read(text)).collect();
+        let text_kinds: Option<Vec<Vec<&str>>> = texts.map(|text| mentioned_kinds(text)).collect();
         if let Some(kind_lists) = text_kinds {
             let mentioned_kinds = kind_lists.concat();
             kinds.retain(|kind| mentioned_kinds.contains(&kind.kind()));
@@ -357,7 +357,7 @@ fn cel_definition(
             },
             failure_policy,
             wording: MessageWording::Gatekeeper {
-                prefix: constraint_stage.prefix(),
+                prefix: constraint_stage.message_prefix(),
                 constraint: Arc::new(object),
             },
             ..Binding::default()

@@ -34,14 +34,14 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
     let mut kind_schemas = HashMap::new();
     for schema in schemas.values() {
         let kinds = schema.get(KIND).and_then(Json::as_array).into_iter().flatten();
-        kind_schemas.extend(kinds.filter_map(kind).map(|kind| (kind, schema)));
+        kind_schemas.extend(kinds.filter_map(parse_kind).map(|kind| (kind, schema)));
     }
     let mut components = Components::new(schemas);
     let paths = document.get("paths").and_then(Json::as_object);
     let created = paths
         .into_iter()
         .flatten()
-        .filter_map(|(path, item)| created(path, item));
+        .filter_map(|(path, item)| created_kind(path, item));
     let resources: Vec<SchemaResource> = created
         .filter_map(|(kind, plural)| {
             let schema = kind_schemas.get(&kind)?;
@@ -54,7 +54,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
         })
         .collect();
     if resources.is_empty() {
-        root.wrong("the OpenAPI document has no schema of a kind that can be created", fix);
+        root.add_mistake("the OpenAPI document has no schema of a kind that can be created", fix);
     }
     Some(ResourceDocument {
         name: root.location().file,
@@ -64,16 +64,16 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
 
 /// Returns the kind and resource of the objects that a POST to this path creates. Returns `None` for the path of a
 /// single object, which ends in `{name}`, and for the path of a subresource.
-fn created(path: &str, item: &Json) -> Option<(GroupVersionKind, String)> {
+fn created_kind(path: &str, item: &Json) -> Option<(GroupVersionKind, String)> {
     let (before, plural) = path.rsplit_once('/')?;
     if plural.contains('{') || before.contains("{name}") {
         return None;
     }
-    let kind = kind(item.get("post")?.get(KIND)?)?;
+    let kind = parse_kind(item.get("post")?.get(KIND)?)?;
     Some((kind, plural.to_owned()))
 }
 
-fn kind(value: &Json) -> Option<GroupVersionKind> {
+fn parse_kind(value: &Json) -> Option<GroupVersionKind> {
     let text = |name: &str| Some(value.get(name)?.as_str()?.to_owned());
     Some(GroupVersionKind {
         group: text("group")?,

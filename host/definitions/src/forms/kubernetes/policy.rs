@@ -65,9 +65,9 @@ struct ParamRef {
 #[derive(Clone, Debug, Default)]
 pub(in crate::forms) struct MatchConstraints {
     pub(in crate::forms) rules: Vec<Rule>,
-    pub(in crate::forms) exclude: Vec<Rule>,
-    pub(in crate::forms) namespaces: LabelSelector,
-    pub(in crate::forms) objects: LabelSelector,
+    pub(in crate::forms) exclude_rules: Vec<Rule>,
+    pub(in crate::forms) namespace_labels: LabelSelector,
+    pub(in crate::forms) object_labels: LabelSelector,
 }
 
 pub(super) fn read_policy(root: &Node<'_>, phase: Phase) -> Option<PolicyDocument> {
@@ -84,7 +84,7 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase) -> Option<PolicyDocumen
         };
         if phase == Phase::Mutating && operations.any(names_delete) {
             let message = "a mutating policy cannot be for DELETE: there is no object to change";
-            node.wrong(message, "list CREATE, UPDATE, CONNECT, or `*` alone");
+            node.add_mistake(message, "list CREATE, UPDATE, CONNECT, or `*` alone");
         }
         Some(constraints)
     });
@@ -128,14 +128,16 @@ pub(in crate::forms) fn refuse_empty(policy: &CompiledPolicy, phase: Phase, spec
             Phase::Validating => "write `validations` or `auditAnnotations`",
             Phase::Mutating => "write `mutations`",
         };
-        spec.wrong("the policy has no expressions", fix);
+        spec.add_mistake("the policy has no expressions", fix);
     }
 }
 
 pub(super) fn read_binding(root: &Node<'_>, phase: Phase) -> Option<BindingDocument> {
     let (name, mut spec) = read_head(root, "write what it does")?;
     let policy_node = spec.required("policyName", "name the policy");
-    let policy = policy_node.as_ref().and_then(|node| node.parse_with(names::subdomain));
+    let policy = policy_node
+        .as_ref()
+        .and_then(|node| node.parse_with(names::check_subdomain));
     let params = spec.get_optional("paramRef", read_param_ref);
     let read_match = |node: &Node<'_>| read_constraints(node, false);
     let constraints = spec.get_or_default("matchResources", read_match);
@@ -175,13 +177,13 @@ pub(in crate::forms) fn read_constraints(node: &Node<'_>, needs_rules: bool) -> 
         fields.get_or_default("resourceRules", read_rules)
     };
     let exclude = fields.get_or_default("excludeResourceRules", read_rules);
-    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes);
-    let objects = selectors::labels_of(&mut fields, "objectSelector", LabelSyntax::Kubernetes);
+    let namespaces = selectors::read_labels_of_field(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes);
+    let objects = selectors::read_labels_of_field(&mut fields, "objectSelector", LabelSyntax::Kubernetes);
     Some(MatchConstraints {
         rules,
-        exclude,
-        namespaces,
-        objects,
+        exclude_rules: exclude,
+        namespace_labels: namespaces,
+        object_labels: objects,
     })
 }
 
@@ -189,12 +191,12 @@ fn read_param_ref(node: &Node<'_>) -> Option<ParamRef> {
     let mut fields = node.object()?;
     let name = fields.get_optional("name", readers::text);
     let has_selector = fields.has("selector");
-    let selector = selectors::labels_of(&mut fields, "selector", LabelSyntax::Kubernetes);
-    let namespace = fields.get_optional("namespace", readers::parse_with(names::subdomain));
+    let selector = selectors::read_labels_of_field(&mut fields, "selector", LabelSyntax::Kubernetes);
+    let namespace = fields.get_optional("namespace", readers::parse_with(names::check_subdomain));
     let missing = fields.get_required("parameterNotFoundAction", "write Allow or Deny", Node::word);
     if fields.has("name") == has_selector {
         let message = "the parameters are named by one of `name` and `selector`";
-        node.wrong(message, "write one of the two");
+        node.add_mistake(message, "write one of the two");
     }
     Some(ParamRef {
         namespace,
@@ -211,7 +213,7 @@ pub(in crate::forms) fn read_actions(node: &Node<'_>) -> Option<Vec<Action>> {
     let actions: Vec<Action> = node.different_words("list Deny, Warn or Audit", twice)?;
     if actions.contains(&Action::Deny) && actions.contains(&Action::Warn) {
         let message = "Deny and Warn exclude each other: the client would get the same message twice";
-        node.wrong(message, "remove one of them");
+        node.add_mistake(message, "remove one of them");
     }
     Some(actions)
 }
@@ -244,7 +246,7 @@ impl PolicyDocument {
         let mut bindings: Vec<_> = bindings.iter().copied().filter(|binding| binding.binds(self)).collect();
         bindings.sort_by(|one, other| one.name.cmp(&other.name));
         let structures = match self.phase {
-            Phase::Mutating => typing::structures(resources),
+            Phase::Mutating => typing::collect_structures(resources),
             Phase::Validating => Structures::default(),
         };
         let stages = bindings
@@ -268,11 +270,11 @@ impl PolicyDocument {
                 Mistake::new(&binding.source, "spec.paramRef", message, fix)
             }));
         }
-        warnings.extend(typing::warnings(&self.expressions, rules, params, resources));
+        warnings.extend(typing::compile_warnings(&self.expressions, rules, params, resources));
         warnings.extend(typing::misfits(&self.expressions, &self.policy, rules, resources));
         ChainDefinition {
             phase: self.phase,
-            source: self.source.clone(),
+            location: self.source.clone(),
             warnings,
             ..ChainDefinition::new(&*self.name, rules.clone(), stages)
         }
@@ -294,16 +296,16 @@ impl PolicyDocument {
     fn stage(&self, binding: &BindingDocument, structures: &Structures) -> StageDefinition {
         let MatchConstraints {
             rules,
-            exclude,
-            namespaces,
-            objects,
+            exclude_rules: exclude,
+            namespace_labels: namespaces,
+            object_labels: objects,
         } = binding.constraints.clone();
-        let namespaces = self.constraints.namespaces.clone().and(namespaces);
+        let namespaces = self.constraints.namespace_labels.clone().and(namespaces);
         let mut spec = StageSpec::new(binding.name.as_str());
         spec.rules = rules;
-        spec.exclude_rules = [self.constraints.exclude.clone(), exclude].concat();
-        spec.namespace_selector = selectors::namespaces_with(namespaces);
-        spec.object_selector = self.constraints.objects.clone().and(objects);
+        spec.exclude_rules = [self.constraints.exclude_rules.clone(), exclude].concat();
+        spec.namespace_selector = selectors::namespaces_with_labels(namespaces);
+        spec.object_selector = self.constraints.object_labels.clone().and(objects);
         spec.failure_policy = self.failure_policy;
         spec.timeout = TIMEOUT;
         spec.reinvocation = self.reinvocation;
@@ -322,7 +324,7 @@ impl PolicyDocument {
                     kind,
                     namespace: param_ref.namespace,
                     selector: param_ref.which,
-                    missing: param_ref.missing,
+                    missing_action: param_ref.missing,
                 }),
                 allowances: Vec::new(),
                 structures: Arc::clone(structures),

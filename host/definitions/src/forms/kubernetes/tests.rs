@@ -53,7 +53,7 @@ fn configuration(phase: &str, version: &str, change: &str) -> String {
 }
 
 fn read(phase: &str, version: &str, change: &str) -> Result<ChainDefinition, String> {
-    let text = configuration(phase, version, change).replace("BUNDLE", &certificates::bundle());
+    let text = configuration(phase, version, change).replace("BUNDLE", &certificates::ca_bundle());
     load_text("f", &text)
         .map(|mut chains| chains.remove(0))
         .map_err(|mistakes| mistakes.to_string())
@@ -83,15 +83,15 @@ fn location(line: u32, column: u32) -> Location {
     }
 }
 
-fn words(words: &[&str]) -> Matcher<String> {
+fn word_matcher(words: &[&str]) -> Matcher<String> {
     Matcher::Only(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
-fn pods(operations: &[Operation], match_policy: MatchPolicy) -> Rule {
+fn pods_rule(operations: &[Operation], match_policy: MatchPolicy) -> Rule {
     Rule {
         operations: Matcher::Only(operations.to_vec()),
-        api_groups: words(&[""]),
-        api_versions: words(&["v1"]),
+        api_groups: word_matcher(&[""]),
+        api_versions: word_matcher(&["v1"]),
         resources: vec![ResourcePattern::parse("pods").unwrap()],
         scope: Scope::Any,
         kinds: Matcher::Any,
@@ -167,10 +167,10 @@ webhooks:
   timeout: 250ms
   mode: Audit
 "#,
-        bundle = certificates::bundle()
+        bundle = certificates::ca_bundle()
     );
-    let create = pods(&[Operation::Create], MatchPolicy::Equivalent);
-    let update = pods(&[Operation::Update], MatchPolicy::Exact);
+    let create = pods_rule(&[Operation::Create], MatchPolicy::Equivalent);
+    let update = pods_rule(&[Operation::Update], MatchPolicy::Exact);
     let mut sidecar = StageSpec::new("sidecar.hooks.example");
     sidecar.rules = vec![create.clone()];
     sidecar.namespace_selector = Some(NamespaceSelector::Labels(LabelSelector::new(vec![label(
@@ -195,10 +195,10 @@ webhooks:
         name: "injector".into(),
         namespace: None,
         phase: Phase::Mutating,
-        source: location(1, 1),
+        location: location(1, 1),
         rules: vec![create, update],
         warnings: Vec::new(),
-        idle: Vec::new(),
+        idle_stages: Vec::new(),
         stages: vec![
             StageDefinition {
                 spec: sidecar,
@@ -213,7 +213,7 @@ webhooks:
                         path: "/mutate".into(),
                         naming: ServiceNaming::Kubernetes,
                     },
-                    ca_bundle: crate::client::read_bundle(&certificates::bundle()).ok(),
+                    ca_bundle: crate::client::parse_ca_bundle(&certificates::ca_bundle()).ok(),
                 }
                 .into(),
                 candidate: None,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The maximum number of kinds against which a policy is checked.
-const MOST_KINDS: usize = 10;
+const KIND_COUNT_MAX: usize = 10;
 
 pub(super) type Structures = Arc<Vec<(GroupVersionKind, Structure)>>;
 
@@ -44,7 +44,7 @@ impl WrittenExpression {
     }
 }
 
-pub(super) fn structures(documents: &[&ResourceDocument]) -> Structures {
+pub(super) fn collect_structures(documents: &[&ResourceDocument]) -> Structures {
     let known_resources = documents.iter().flat_map(|document| &document.resources);
     let structures = known_resources.map(|resource| (resource.kind.clone(), resource.structure.clone()));
     Arc::new(structures.collect())
@@ -52,7 +52,7 @@ pub(super) fn structures(documents: &[&ResourceDocument]) -> Structures {
 
 /// Passes the schemas to the CEL stages of native chains. Warns about expressions that contradict the schemas.
 pub(crate) fn use_schemas(chains: &mut [ChainDefinition], documents: &[&ResourceDocument]) {
-    let structures = structures(documents);
+    let structures = collect_structures(documents);
     for chain in chains {
         for stage in &mut chain.stages {
             let Some(cel) = stage.hook.get_mut::<CelDefinition>() else {
@@ -62,7 +62,7 @@ pub(crate) fn use_schemas(chains: &mut [ChainDefinition], documents: &[&Resource
                 [] => &chain.rules,
                 rules => rules,
             };
-            let types = warnings(&cel.expressions, rules, None, documents);
+            let types = compile_warnings(&cel.expressions, rules, None, documents);
             let misfits = misfits(&cel.expressions, &cel.policy, rules, documents);
             chain.warnings.extend(types.into_iter().chain(misfits));
             if chain.phase == Phase::Mutating {
@@ -99,8 +99,8 @@ pub(super) fn misfits(
     };
     let mut checked_kinds: Vec<&GroupVersionKind> = Vec::new();
     for (kind, plural, structure) in defined.chain(builtin) {
-        let is_named = !checked_kinds.contains(&kind) && rules.iter().any(|rule| names(rule, kind, &plural));
-        if is_named && checked_kinds.len() < MOST_KINDS {
+        let is_named = !checked_kinds.contains(&kind) && rules.iter().any(|rule| names_kind(rule, kind, &plural));
+        if is_named && checked_kinds.len() < KIND_COUNT_MAX {
             checked_kinds.push(kind);
             compare(Some(&structure), &format!("for {kind}: "));
         }
@@ -114,7 +114,7 @@ pub(super) fn misfits(
 }
 
 /// Warns about type errors in the expressions, for each kind in the rules whose schema is known.
-pub(super) fn warnings(
+pub(super) fn compile_warnings(
     expressions: &[WrittenExpression],
     rules: &[Rule],
     params: Option<&ClusterKind>,
@@ -130,13 +130,13 @@ pub(super) fn warnings(
     let mut named_resources: Vec<&SchemaResource> = Vec::new();
     for resource in resources() {
         let is_new = resource.schema.is_some() && named_resources.iter().all(|other| other.kind != resource.kind);
-        let is_named = |rule: &Rule| names(rule, &resource.kind, &resource.plural);
+        let is_named = |rule: &Rule| names_kind(rule, &resource.kind, &resource.plural);
         if is_new && rules.iter().any(is_named) {
             named_resources.push(resource);
         }
     }
     let mut warnings = Vec::new();
-    for resource in named_resources.into_iter().take(MOST_KINDS) {
+    for resource in named_resources.into_iter().take(KIND_COUNT_MAX) {
         let Some(schema) = resource.schema.clone() else {
             continue;
         };
@@ -162,7 +162,7 @@ pub(super) fn warnings(
 }
 
 /// Returns whether the rule names this resource with its group and version, and without wildcards.
-fn names(rule: &Rule, kind: &GroupVersionKind, plural: &str) -> bool {
+fn names_kind(rule: &Rule, kind: &GroupVersionKind, plural: &str) -> bool {
     let has_word = |matcher: &Matcher<String>, word: &String| match matcher {
         Matcher::Any => false,
         Matcher::Only(words) => words.contains(word),

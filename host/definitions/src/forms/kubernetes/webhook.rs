@@ -53,20 +53,20 @@ pub(super) fn read(
 ) -> Option<StageDefinition> {
     let mut fields = node.object()?;
     let fix = "name the webhook, `pods.hooks.example.com`";
-    let name = read_stage_name(&mut fields, fix, names::webhook, name_locations);
+    let name = read_stage_name(&mut fields, fix, names::check_webhook_name, name_locations);
     // A webhook on a server must declare its side effects and its review versions. If the webhook is a plugin, this
     // program already knows them, so they may be missing.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
     let versions = read_versions(&mut fields, version, is_remote).unwrap_or_default();
     let read_client = |node: &Node<'_>| read_client(node, versions.clone());
-    let hook = plugin::read_in_place_of_client(&mut fields, "webhook", read_client);
+    let hook = plugin::read_client_or_plugin(&mut fields, "webhook", read_client);
     let match_policy = fields.get("matchPolicy", version.match_policy(), Node::word);
     let read_rules = |node: &Node<'_>| Some(rules::read_kubernetes(node, match_policy, false));
     let mut spec = StageSpec::new("");
     spec.rules = fields.get("rules", Vec::new(), read_rules);
-    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes);
-    spec.namespace_selector = selectors::namespaces_with(namespaces);
-    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", LabelSyntax::Kubernetes);
+    let namespaces = selectors::read_labels_of_field(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes);
+    spec.namespace_selector = selectors::namespaces_with_labels(namespaces);
+    spec.object_selector = selectors::read_labels_of_field(&mut fields, "objectSelector", LabelSyntax::Kubernetes);
     spec.match_conditions = conditions::read(&mut fields);
     spec.failure_policy = fields.get("failurePolicy", version.failure_policy(), Node::word);
     spec.timeout = read_timeout(&mut fields).unwrap_or(version.timeout());
@@ -86,7 +86,7 @@ fn read_timeout(fields: &mut Fields<'_>) -> Option<Duration> {
     let read_duration = |node: &Node<'_>| {
         if has_both {
             let message = "the webhook has `timeoutSeconds` and `timeout`";
-            node.wrong(message, "keep one of them");
+            node.add_mistake(message, "keep one of them");
         }
         native::read_timeout(node)
     };
@@ -127,17 +127,17 @@ fn read_versions(
             continue;
         };
         if texts.contains(&text) {
-            entry.wrong("the version is listed twice", "remove one of them");
+            entry.add_mistake("the version is listed twice", "remove one of them");
             continue;
         }
         texts.push(text);
-        if let Err(message) = names::version(text) {
-            entry.wrong(message, "");
+        if let Err(message) = names::check_version(text) {
+            entry.add_mistake(message, "");
         }
         versions.extend(text.parse::<ReviewVersion>());
     }
     if versions.is_empty() {
-        node.wrong("none of these versions is supported", fix);
+        node.add_mistake("none of these versions is supported", fix);
     }
     Some(versions)
 }
@@ -145,7 +145,7 @@ fn read_versions(
 fn read_client(node: &Node<'_>, versions: Vec<ReviewVersion>) -> Option<WebhookDefinition> {
     let mut fields = node.object()?;
     let protocol = Protocol::AdmissionReview { versions };
-    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);
+    let ca_bundle = fields.get_optional("caBundle", client::read_ca_bundle);
     let url = fields.optional("url");
     let service = fields.optional("service");
     if url.is_some() == service.is_some() {
@@ -153,10 +153,10 @@ fn read_client(node: &Node<'_>, versions: Vec<ReviewVersion>) -> Option<WebhookD
             Some(_) => "the webhook has a URL and a service",
             None => "the webhook has no address",
         };
-        node.wrong(message, "write one of `url` and `service`");
+        node.add_mistake(message, "write one of `url` and `service`");
     }
-    let url = url.and_then(|url| client::url(&url, &protocol));
-    let service = service.and_then(|service| client::service_object(&service, &protocol));
+    let url = url.and_then(|url| client::read_url(&url, &protocol));
+    let service = service.and_then(|service| client::read_service_object(&service, &protocol));
     Some(WebhookDefinition {
         protocol,
         target: url.or(service)?,

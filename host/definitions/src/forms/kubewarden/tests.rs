@@ -60,7 +60,7 @@ fn a_policy_is_a_chain_of_one_stage() {
         (chain.name.as_str(), chain.phase),
         ("clusterwide-psp-capabilities", Phase::Mutating)
     );
-    assert_eq!(chain.source.line, 2);
+    assert_eq!(chain.location.line, 2);
     let stage = &chain.stages[0];
     let StageSpec {
         name,

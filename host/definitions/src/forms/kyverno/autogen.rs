@@ -37,7 +37,7 @@ pub(super) fn placements(
     constraints: &MatchConstraints,
     controllers: Option<&[String]>,
 ) -> Vec<(PodPlacement, MatchConstraints)> {
-    let Some(pods) = pods_alone(constraints) else {
+    let Some(pods) = pods_only_rule(constraints) else {
         return Vec::new();
     };
     let rules = |placement: PodPlacement| {
@@ -62,7 +62,7 @@ pub(super) fn placements(
         .map(|placement| {
             let constraints = MatchConstraints {
                 rules: rules(placement),
-                namespaces: constraints.namespaces.clone(),
+                namespace_labels: constraints.namespace_labels.clone(),
                 ..MatchConstraints::default()
             };
             (placement, constraints)
@@ -73,13 +73,14 @@ pub(super) fn placements(
 }
 
 /// Returns the policy's rule if it matches all Pods, whatever their labels and names, and nothing else.
-fn pods_alone(constraints: &MatchConstraints) -> Option<&Rule> {
+fn pods_only_rule(constraints: &MatchConstraints) -> Option<&Rule> {
     let [rule] = constraints.rules.as_slice() else {
         return None;
     };
     let only = |text: &str| Matcher::Only(vec![text.to_owned()]);
     let is_pods = rule.resources.iter().map(ToString::to_string).eq(["pods"]);
-    let is_alone = constraints.exclude.is_empty() && constraints.objects.is_empty() && rule.names.is_empty();
+    let is_alone =
+        constraints.exclude_rules.is_empty() && constraints.object_labels.is_empty() && rule.names.is_empty();
     let is_core = rule.api_groups == only("") && rule.api_versions == only("v1");
     (is_alone && is_core && is_pods).then_some(rule)
 }
@@ -126,13 +127,13 @@ impl PodPlacement {
             }
         }
         match role {
-            Some(Role::ApplyConfiguration) => self.wrapped(&text).unwrap_or(text),
+            Some(Role::ApplyConfiguration) => self.wrap_object_literal(&text).unwrap_or(text),
             _ => text,
         }
     }
 
     /// Wraps a change of a Pod, such as `Object{spec: ...}`, into a change of the object that contains the Pod.
-    fn wrapped(self, text: &str) -> Option<String> {
+    fn wrap_object_literal(self, text: &str) -> Option<String> {
         let rest = text.trim().strip_prefix("Object")?.trim_start().strip_prefix('{')?;
         let mut depth = 1;
         let (end, _) = rest.char_indices().find(|(_, character)| {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// When an exception without an end expires: at the end of the year 9999.
-const NEVER: Duration = Duration::from_secs(253_402_300_799);
+const NO_EXPIRY: Duration = Duration::from_secs(253_402_300_799);
 
 #[derive(Debug)]
 pub(super) struct ExceptionDocument {
@@ -59,7 +59,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ExceptionDocument> {
     let (name, namespace) = names?;
     Some(ExceptionDocument {
         name: format!("{}/{name}", namespace.as_deref().unwrap_or("default")),
-        until: until.unwrap_or(Moment(SystemTime::UNIX_EPOCH + NEVER)),
+        until: until.unwrap_or(Moment(SystemTime::UNIX_EPOCH + NO_EXPIRY)),
         policies: policies?,
         conditions,
         images,
@@ -83,15 +83,15 @@ fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
     let Some(node) = spec.optional("matchConditions") else {
         return Vec::new();
     };
-    let mut compiler = PolicyCompiler::new(false).of_kyverno(None);
+    let mut compiler = PolicyCompiler::new(false).for_kyverno(None);
     let entries = node.list().unwrap_or_default();
-    let compile = |name: &str, text: &str| compiler.condition(name, text);
+    let compile = |name: &str, text: &str| compiler.compile_condition(name, text);
     let conditions = conditions::read_with(&entries, compile);
     let policy = compiler.finish(Vec::new(), Vec::new(), Vec::new(), Vec::new());
     if policy.lookups().next().is_some() || policy.uses_namespace() || policy.uses_http() {
         let message = "the conditions of an exception see nothing but the request";
         let fix = "write them in the policy, with `exceptions.allowedValues`";
-        node.wrong(message, fix);
+        node.add_mistake(message, fix);
     }
     let texts = conditions.iter();
     texts
@@ -116,23 +116,23 @@ impl ExceptionDocument {
             }
             for (kind, chain) in chains.iter_mut() {
                 if *kind == reference.kind && own_name(chain) == reference.name {
-                    self.except(chain);
+                    self.add_exception(chain);
                 }
             }
         }
     }
 
-    fn except(&self, chain: &mut ChainDefinition) {
+    fn add_exception(&self, chain: &mut ChainDefinition) {
         for stage in &mut chain.stages {
             if self.images.is_empty() && self.values.is_empty() {
                 let mut exception = Exception::new(&*self.name, self.until);
-                exception.match_conditions = self.compiled().into_iter().collect::<CelConditions>().into();
+                exception.match_conditions = self.compile_conditions().into_iter().collect::<CelConditions>().into();
                 stage.spec.exceptions.push(Arc::new(exception));
             } else if let Some(cel) = stage.hook.get::<CelDefinition>() {
                 let mut cel = cel.clone();
                 cel.binding.allowances.push(Arc::new(Allowance {
-                    until: self.until,
-                    conditions: self.compiled(),
+                    expires_at: self.until,
+                    conditions: self.compile_conditions(),
                     images: self.images.clone(),
                     values: self.values.clone(),
                 }));
@@ -141,11 +141,11 @@ impl ExceptionDocument {
         }
     }
 
-    fn compiled(&self) -> Vec<MatchCondition> {
-        let mut compiler = PolicyCompiler::new(false).of_kyverno(None);
+    fn compile_conditions(&self) -> Vec<MatchCondition> {
+        let mut compiler = PolicyCompiler::new(false).for_kyverno(None);
         let conditions = self.conditions.iter();
         conditions
-            .filter_map(|(name, text)| compiler.condition(name, text).ok())
+            .filter_map(|(name, text)| compiler.compile_condition(name, text).ok())
             .collect()
     }
 }

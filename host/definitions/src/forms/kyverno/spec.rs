@@ -14,7 +14,7 @@ use crate::{
         kubewarden::{read_metadata, read_seconds},
     },
     model::{ChainDefinition, StageDefinition},
-    selectors::namespaces_with,
+    selectors::namespaces_with_labels,
 };
 
 #[derive(Clone, Copy)]
@@ -81,7 +81,7 @@ pub(super) fn read(root: &Node<'_>, scope: PolicyScope) -> Option<ChainDefinitio
     let rules = stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect();
     Some(ChainDefinition {
         phase: scope.phase,
-        source: root.location(),
+        location: root.location(),
         warnings,
         ..ChainDefinition::new(settings.chain_name(), rules, stages)
     })
@@ -188,7 +188,7 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
         && !matches!(mode, "" | "Kubernetes")
     {
         let message = "a policy for JSON payloads is never called: requests have objects of Kubernetes";
-        node.wrong(message, "write `mode: Kubernetes`, or keep it for Kyverno's command");
+        node.add_mistake(message, "write `mode: Kubernetes`, or keep it for Kyverno's command");
     }
     // The field `background` is ignored here. Audits evaluate each chain, even if its policy disables background scans.
     if let Some(node) = fields.optional("background") {
@@ -234,11 +234,11 @@ impl Settings {
         let mut spec = self.spec.clone();
         spec.name = placement.stage_name().unwrap_or(&self.name).into();
         spec.rules = constraints.rules;
-        spec.exclude_rules = constraints.exclude;
-        spec.object_selector = constraints.objects;
+        spec.exclude_rules = constraints.exclude_rules;
+        spec.object_selector = constraints.object_labels;
         spec.namespace_selector = match &self.namespace {
             Some(namespace) => Some(NamespaceSelector::In(vec![namespace.clone()])),
-            None => namespaces_with(constraints.namespaces),
+            None => namespaces_with_labels(constraints.namespace_labels),
         };
         let hook = CelDefinition {
             policy: Arc::new(policy),

@@ -410,7 +410,7 @@ fn an_exception_with_images_or_values_allows_them() {
             (allowance.images.as_slice(), allowance.values.as_slice()),
             (&["nginx".to_owned()][..], &["a".to_owned()][..])
         );
-        assert_eq!(allowance.until.to_string(), "9999-12-31T23:59:59.000Z");
+        assert_eq!(allowance.expires_at.to_string(), "9999-12-31T23:59:59.000Z");
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 mod tests;
 
 /// The name that stands for all stages of a chain.
-const ALL: &str = "*";
+const ALL_STAGES: &str = "*";
 
 /// An `AdmissionException` as it is written in its document.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub struct ExceptionDefinition {
     pub stages: Vec<StageId>,
     stage_locations: Vec<ValueLocation>,
     /// The location of the exception's document.
-    pub source: Location,
+    pub location: Location,
 }
 
 pub(crate) fn read(root: &Node<'_>) -> Option<ExceptionDefinition> {
@@ -64,7 +64,7 @@ pub(crate) fn read(root: &Node<'_>) -> Option<ExceptionDefinition> {
     if is_for_all && spec.node().mistake_count() == before {
         let fix = "write `rules`, `namespaces`, `names`, `users`, `groups` or `matchConditions`; a stage that no request \
                    is to pass has `mode: Audit`, or is disabled with `admittance disable`";
-        spec.node().wrong("it is for every request", fix);
+        spec.node().add_mistake("it is for every request", fix);
     }
     exception.until = until?;
     name?;
@@ -75,7 +75,7 @@ pub(crate) fn read(root: &Node<'_>) -> Option<ExceptionDefinition> {
         reason: reason?,
         stages,
         stage_locations,
-        source: root.location(),
+        location: root.location(),
     })
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
     let end = parse_end(text);
     if end.is_none() {
         let message = format!("{text} is not a day or a moment", text = quoted(text));
-        node.wrong(message, "write `2027-01-31`, or `2027-01-31T12:00:00Z`");
+        node.add_mistake(message, "write `2027-01-31`, or `2027-01-31T12:00:00Z`");
     }
     end
 }
@@ -140,7 +140,7 @@ impl ExceptionDefinition {
     }
 
     /// Returns a mistake for each stage that the exception names but no chain in `chains` has.
-    pub fn unknown(&self, chains: &[ChainDefinition]) -> Vec<Mistake> {
+    pub fn unknown_stage_mistakes(&self, chains: &[ChainDefinition]) -> Vec<Mistake> {
         let is_known = |id: &StageId| {
             let has_stage = |chain: &ChainDefinition| {
                 let mut stages = chain.stages.iter();
@@ -153,7 +153,7 @@ impl ExceptionDefinition {
             .filter(|(id, _)| !is_known(id))
             .map(|(id, location)| {
                 let message = match id.stage.as_str() {
-                    ALL => format!("there is no chain {} with stages", id.chain),
+                    ALL_STAGES => format!("there is no chain {} with stages", id.chain),
                     _ => format!("there is no stage {id}"),
                 };
                 let names = chains.iter().flat_map(|chain| addresses(chain, id));
@@ -164,12 +164,12 @@ impl ExceptionDefinition {
     }
 
     /// Returns a warning if the exception has expired. Such an exception is valid, but was probably forgotten.
-    pub fn warning(&self, now: Moment) -> Option<Mistake> {
+    pub fn expiry_warning(&self, now: Moment) -> Option<Mistake> {
         let Exception { name, until, .. } = &*self.exception;
         self.exception.has_expired(now).then(|| {
             let message = format!("exception {name} expired at {until}, and excepts nothing any more");
             let fix = "remove it, or agree on a new end";
-            Mistake::new(&self.source, "spec.expires", message, fix)
+            Mistake::new(&self.location, "spec.expires", message, fix)
         })
     }
 }
@@ -184,14 +184,14 @@ fn addresses(chain: &ChainDefinition, id: &StageId) -> Vec<String> {
         id.to_string()
     };
     match id.stage.as_str() {
-        ALL => vec![address(ALL)],
+        ALL_STAGES => vec![address(ALL_STAGES)],
         _ => chain.stages.iter().map(|stage| address(&stage.spec.name)).collect(),
     }
 }
 
 fn identifies(id: &StageId, phase: Phase, chain: &str, stage: &StageDefinition) -> bool {
     match id.stage.as_str() {
-        ALL => id.phase.is_none_or(|id_phase| id_phase == phase) && id.chain == chain,
-        _ => id.is(phase, chain, &stage.spec.name),
+        ALL_STAGES => id.phase.is_none_or(|id_phase| id_phase == phase) && id.chain == chain,
+        _ => id.identifies(phase, chain, &stage.spec.name),
     }
 }

@@ -31,7 +31,7 @@ fn read_stage(stage: &str) -> Result<StageDefinition, String> {
     read(RULE, stage).map(|mut chain| chain.stages.remove(0))
 }
 
-fn words(words: &[&str]) -> Matcher<String> {
+fn word_matcher(words: &[&str]) -> Matcher<String> {
     Matcher::Only(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
@@ -78,7 +78,7 @@ spec:
       failurePolicy: Ignore
 "#,
         digest = "0f".repeat(32),
-        bundle = certificates::bundle(),
+        bundle = certificates::ca_bundle(),
     );
     let chains = load_text("chains/pods.yaml", &text).unwrap();
     let location = |line, column| Location {
@@ -102,11 +102,11 @@ spec:
         name: "pods".into(),
         namespace: None,
         phase: Phase::Mutating,
-        source: location(2, 1),
+        location: location(2, 1),
         rules: vec![Rule {
             operations: Matcher::Only(vec![Operation::Create, Operation::Update]),
-            api_groups: words(&[""]),
-            api_versions: words(&["v1"]),
+            api_groups: word_matcher(&[""]),
+            api_versions: word_matcher(&["v1"]),
             resources: resources(&["pods"]),
             scope: Scope::Any,
             kinds: Matcher::Any,
@@ -114,7 +114,7 @@ spec:
             names: Vec::new(),
         }],
         warnings: Vec::new(),
-        idle: Vec::new(),
+        idle_stages: Vec::new(),
         stages: vec![
             StageDefinition {
                 spec: sidecar,
@@ -163,7 +163,7 @@ spec:
                         path: "/images".into(),
                         naming: ServiceNaming::Kubernetes,
                     },
-                    ca_bundle: crate::client::read_bundle(&certificates::bundle()).ok(),
+                    ca_bundle: crate::client::parse_ca_bundle(&certificates::ca_bundle()).ok(),
                 }
                 .into(),
                 candidate: None,
@@ -192,7 +192,7 @@ fn a_rule_is_read_with_its_defaults() {
             "{ operations: [CREATE], kinds: [application, Deployment] }",
             Rule {
                 operations: create.clone(),
-                kinds: words(&["application", "Deployment"]),
+                kinds: word_matcher(&["application", "Deployment"]),
                 ..all()
             },
         ),
@@ -208,7 +208,7 @@ fn a_rule_is_read_with_its_defaults() {
             "{ operations: [CREATE], apiGroups: ['', apps], apiVersions: ['*'], resources: [pods/*, pods, '*/status'], scope: '*' }",
             Rule {
                 operations: create,
-                api_groups: words(&["", "apps"]),
+                api_groups: word_matcher(&["", "apps"]),
                 resources: resources(&["pods/*", "pods", "*/status"]),
                 ..all()
             },
@@ -273,7 +273,7 @@ fn a_stage_may_have_rules_in_addition_to_the_rules_of_its_chain() {
     let expected = [
         Rule {
             operations: Matcher::Only(vec![Operation::Update]),
-            kinds: words(&["pod"]),
+            kinds: word_matcher(&["pod"]),
             ..crate::model::any_rule()
         },
         Rule {
@@ -317,7 +317,7 @@ fn a_plugin_is_read_with_its_defaults() {
 
 #[test]
 fn a_webhook_is_read_with_its_defaults() {
-    let bundle = certificates::bundle();
+    let bundle = certificates::ca_bundle();
     let service = |path: &str, port, naming| WebhookTarget::Service {
         namespace: "m".into(),
         name: "s".into(),
@@ -386,7 +386,7 @@ fn a_webhook_is_read_with_its_defaults() {
 
 #[test]
 fn a_ca_bundle_may_have_line_breaks() {
-    let bundle = certificates::bundle();
+    let bundle = certificates::ca_bundle();
     let (first, second) = bundle.split_at(64);
     let stage = format!(
         "name: a\n      webhook:\n        protocol: BcsResource\n        url: https://h.example\n        \

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::model::{ChainDefinition, StageDefinition};
 
-pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
+pub(crate) fn chain_json(chain: &ChainDefinition, name: &str) -> Json {
     let mut spec = Map::new();
     if chain.phase != Phase::default() {
         put(&mut spec, "phase", chain.phase.as_str());
@@ -23,8 +23,8 @@ pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
     if let Some(policy) = match_policy.filter(|policy| *policy != MatchPolicy::default()) {
         put(&mut spec, "matchPolicy", policy.as_str());
     }
-    put(&mut spec, "rules", rules(&chain.rules));
-    let stages = chain.stages.iter().map(|stage| self::stage(chain, stage));
+    put(&mut spec, "rules", rules_json(&chain.rules));
+    let stages = chain.stages.iter().map(|stage| self::stage_json(chain, stage));
     put(&mut spec, "stages", stages.collect::<Vec<_>>());
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
@@ -38,11 +38,11 @@ pub(crate) fn put(object: &mut Map<String, Json>, key: &str, value: impl Into<Js
     object.insert(key.to_owned(), value.into());
 }
 
-fn rules(rules: &[Rule]) -> Vec<Json> {
-    rules.iter().map(rule).collect()
+fn rules_json(rules: &[Rule]) -> Vec<Json> {
+    rules.iter().map(rule_json).collect()
 }
 
-fn rule(rule: &Rule) -> Json {
+fn rule_json(rule: &Rule) -> Json {
     let words = |matcher: &Matcher<String>| match matcher {
         Matcher::Any => json!(["*"]),
         Matcher::Only(words) => json!(words),
@@ -72,7 +72,7 @@ fn rule(rule: &Rule) -> Json {
     Json::Object(object)
 }
 
-fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
+fn stage_json(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
     let spec = &stage.spec;
     let mut object = Map::new();
     put(&mut object, "name", &*spec.name);
@@ -83,13 +83,13 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
         put(&mut object, "candidate", candidate.to_native());
     }
     if !spec.rules.is_empty() && spec.rules != chain.rules {
-        put(&mut object, "rules", rules(&spec.rules));
+        put(&mut object, "rules", rules_json(&spec.rules));
     }
     if let Some(selector) = &spec.namespace_selector {
-        put(&mut object, "namespaceSelector", namespaces(selector));
+        put(&mut object, "namespaceSelector", namespaces_json(selector));
     }
     if !spec.object_selector.is_empty() {
-        put(&mut object, "objectSelector", labels(&spec.object_selector));
+        put(&mut object, "objectSelector", labels_json(&spec.object_selector));
     }
     let conditions = conditions(stage);
     if !conditions.is_empty() {
@@ -107,7 +107,7 @@ fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
         put(object, "failurePolicy", spec.failure_policy.as_str());
     }
     if spec.timeout != StageSpec::DEFAULT_TIMEOUT {
-        put(object, "timeout", duration(spec.timeout));
+        put(object, "timeout", duration_text(spec.timeout));
     }
     if spec.mode != Mode::default() {
         put(object, "mode", spec.mode.as_str());
@@ -127,19 +127,19 @@ pub(crate) fn conditions(stage: &StageDefinition) -> Vec<(&str, &str)> {
     conditions
 }
 
-pub(crate) fn duration(duration: Duration) -> String {
+pub(crate) fn duration_text(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
-fn namespaces(selector: &NamespaceSelector) -> Json {
+fn namespaces_json(selector: &NamespaceSelector) -> Json {
     match selector {
         NamespaceSelector::In(names) => json!({"operator": "In", "values": names}),
         NamespaceSelector::NotIn(names) => json!({"operator": "NotIn", "values": names}),
-        NamespaceSelector::Labels(selector) => labels(selector),
+        NamespaceSelector::Labels(selector) => labels_json(selector),
     }
 }
 
-fn labels(selector: &LabelSelector) -> Json {
+fn labels_json(selector: &LabelSelector) -> Json {
     let mut equal = Map::new();
     let mut expressions = Vec::new();
     for (key, operator, values) in selector.requirements() {

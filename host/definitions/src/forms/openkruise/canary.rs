@@ -10,8 +10,8 @@ use crate::{
     document::{Mistake, Mistakes, Node, ValueLocation, quoted},
 };
 
-const CANARY: &str = "apps.kruise.io/sidecarset-canary";
-const BASE: &str = "apps.kruise.io/sidecarset-base";
+const CANARY_ANNOTATION: &str = "apps.kruise.io/sidecarset-canary";
+const BASE_ANNOTATION: &str = "apps.kruise.io/sidecarset-base";
 
 /// Annotations that OpenKruise itself writes when it updates Pods in place. This program ignores them without warning.
 const UPDATE_ANNOTATIONS: [&str; 2] = ["kruise.io/sidecarset-hash", "kruise.io/sidecarset-hash-without-image"];
@@ -27,14 +27,14 @@ pub(super) struct Canary {
 
 /// Reads the canary that a SidecarSet's annotations define. Warns about annotations without an effect.
 pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
-    let annotations = super::field(metadata, "annotations")?.children();
+    let annotations = super::child_field(metadata, "annotations")?.children();
     let find = |key: &str| {
         annotations
             .iter()
             .find(|(annotation_key, _)| *annotation_key == Some(key))
     };
-    let base = find(BASE)
-        .filter(|_| find(CANARY).is_some_and(|(_, value)| value.json() == "true"))
+    let base = find(BASE_ANNOTATION)
+        .filter(|_| find(CANARY_ANNOTATION).is_some_and(|(_, value)| value.json() == "true"))
         .and_then(|(_, node)| Some((node, node.json().as_str()?.to_owned())));
     let canary = base.filter(|(_, base)| !base.is_empty()).map(|(node, base)| Canary {
         name: name.to_owned(),
@@ -45,11 +45,11 @@ pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>)
         let Some(key) = key.filter(|key| is_of_openkruise(key)) else {
             continue;
         };
-        let has_effect = canary.is_some() && [CANARY, BASE].contains(&key);
+        let has_effect = canary.is_some() && [CANARY_ANNOTATION, BASE_ANNOTATION].contains(&key);
         if !has_effect && !UPDATE_ANNOTATIONS.contains(&key) {
             let message = format!("the annotation {key} has no effect here");
             let fix = match key {
-                CANARY | BASE => "write both annotations of a canary, or remove it",
+                CANARY_ANNOTATION | BASE_ANNOTATION => "write both annotations of a canary, or remove it",
                 _ => "remove it, or leave the SidecarSet to OpenKruise",
             };
             warnings.push(node.mistake(message, fix));
@@ -66,7 +66,7 @@ fn is_of_openkruise(key: &str) -> bool {
 impl Canary {
     /// Reports the mistakes in this canary for which OpenKruise rejects it. Mistakes that depend on other SidecarSets
     /// are not reported here.
-    pub(super) fn check_alone(&self, is_updated: bool, root: &Node<'_>) {
+    pub(super) fn check_itself(&self, is_updated: bool, root: &Node<'_>) {
         if self.base == self.name {
             let message = "a canary cannot be its own base";
             root.report(self.location.mistake(message, "name another SidecarSet"));
@@ -91,7 +91,7 @@ impl Canary {
 
 /// A Pod that is selected by a canary and by its base gets only the canary. Therefore the stage of the base excludes
 /// the Pods that the canary selects.
-pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
+pub(super) fn add_precedences(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {
             let name = chain_name(name);

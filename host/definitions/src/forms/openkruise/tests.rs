@@ -208,7 +208,7 @@ fn a_mistake_that_the_plugin_reports_is_located_in_the_sidecar_set() {
     assert_eq!((location.line, location.column), (11, 24));
 }
 
-fn set(name: &str, annotations: &str, label: &str) -> String {
+fn sidecar_set(name: &str, annotations: &str, label: &str) -> String {
     format!(
         "---\napiVersion: apps.kruise.io/v1beta1\nkind: SidecarSet\n\
          metadata: {{ name: {name}, annotations: {{ {annotations} }} }}\n\
@@ -217,7 +217,7 @@ fn set(name: &str, annotations: &str, label: &str) -> String {
     )
 }
 
-fn canary_of(base: &str) -> String {
+fn canary_annotations(base: &str) -> String {
     format!("apps.kruise.io/sidecarset-canary: \"true\", apps.kruise.io/sidecarset-base: {base}")
 }
 
@@ -225,11 +225,12 @@ fn canary_of(base: &str) -> String {
 #[test]
 fn a_sidecar_set_is_not_injected_into_pods_that_its_canary_selects() {
     let text = [
-        set("base", "", "a"),
-        set("first", &canary_of("base"), "b"),
-        set("second", &canary_of("base"), "c"),
-        set("paused", &canary_of("base"), "d").replace("spec: {", "spec: { injectionStrategy: { paused: true },"),
-        set("stopped", &canary_of("base").replace("true", "false"), "e"),
+        sidecar_set("base", "", "a"),
+        sidecar_set("first", &canary_annotations("base"), "b"),
+        sidecar_set("second", &canary_annotations("base"), "c"),
+        sidecar_set("paused", &canary_annotations("base"), "d")
+            .replace("spec: {", "spec: { injectionStrategy: { paused: true },"),
+        sidecar_set("stopped", &canary_annotations("base").replace("true", "false"), "e"),
     ];
     let chains = load_text("sets.yaml", &text.concat()).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [base, rest @ ..] = chains.as_slice() else {
@@ -260,16 +261,22 @@ fn a_sidecar_set_is_not_injected_into_pods_that_its_canary_selects() {
 /// OpenKruise refuses these annotations in `validateSidecarSetCanaryAnnotations`.
 #[test]
 fn a_canary_sidecar_set_that_openkruise_refuses_is_a_mistake() {
-    let base = set("base", "", "a");
-    let canary = set("canary", &canary_of("base"), "a");
+    let base = sidecar_set("base", "", "a");
+    let canary = sidecar_set("canary", &canary_annotations("base"), "a");
     for (text, expected_text) in [
-        (set("base", &canary_of("base"), "a"), "a canary cannot be its own base"),
+        (
+            sidecar_set("base", &canary_annotations("base"), "a"),
+            "a canary cannot be its own base",
+        ),
         (
             format!("{base}{}", canary.replace("type: NotUpdate", "type: RollingUpdate")),
             "a canary cannot update Pods that exist",
         ),
         (
-            format!("{base}{canary}{}", set("third", &canary_of("canary"), "a")),
+            format!(
+                "{base}{canary}{}",
+                sidecar_set("third", &canary_annotations("canary"), "a")
+            ),
             "the base \"canary\" is a canary too",
         ),
     ] {
@@ -290,7 +297,10 @@ fn annotations_without_an_effect_cause_warnings() {
             None,
         ),
         ("example.com/owner: a, notkruise.io/x: b", None),
-        (canary_of("base").as_str(), Some("there is no SidecarSet \"base\"")),
+        (
+            canary_annotations("base").as_str(),
+            Some("there is no SidecarSet \"base\""),
+        ),
         (
             "apps.kruise.io/sidecarset-canary: \"true\"",
             Some("the annotation apps.kruise.io/sidecarset-canary has no effect here; write both"),
@@ -308,7 +318,7 @@ fn annotations_without_an_effect_cause_warnings() {
             Some("the annotation kruise.io/other has no effect here"),
         ),
     ] {
-        let warnings = load_one(&set("a", annotations, "a")).warnings();
+        let warnings = load_one(&sidecar_set("a", annotations, "a")).warnings();
         match (warnings.as_slice(), expected_text) {
             ([], None) => {}
             ([warning], Some(text)) => assert!(warning.to_string().contains(text), "{warning}"),

@@ -54,17 +54,17 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
     let mut fields = node.object()?;
     let mistakes_before = node.mistake_count();
     if fields.has("validations") && fields.has("mutations") {
-        node.wrong("it has validations and mutations", "make two stages");
+        node.add_mistake("it has validations and mutations", "make two stages");
     }
     if phase == Phase::Validating
         && let Some(mutations) = fields.optional("mutations")
     {
         let message = "a stage of a validating chain may only allow or deny";
-        mutations.wrong(message, "move the stage to a mutating chain");
+        mutations.add_mistake(message, "move the stage to a mutating chain");
     }
     let (policy, expressions) = read_expressions(&mut fields, PolicyCompiler::new(false), Vec::new());
     if node.mistake_count() == mistakes_before && policy.validations.is_empty() && policy.mutations.is_empty() {
-        node.wrong("it evaluates nothing", "write `validations` or `mutations`");
+        node.add_mistake("it evaluates nothing", "write `validations` or `mutations`");
     }
     Some(CelDefinition {
         policy: Arc::new(policy),
@@ -76,8 +76,8 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
 pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (CompiledPolicy, Vec<WrittenExpression>) {
     check_as_kubernetes(fields);
     let mut compiler = PolicyCompiler::new(has_params);
-    let conditions = entries(fields, "matchConditions");
-    let compile = |name: &str, text: &str| compiler.condition(name, text);
+    let conditions = read_entries(fields, "matchConditions");
+    let compile = |name: &str, text: &str| compiler.compile_condition(name, text);
     let conditions = conditions::read_with(&conditions, compile);
     read_expressions(fields, compiler, conditions)
 }
@@ -90,11 +90,11 @@ pub(crate) fn read_kyverno(
 ) -> CompiledPolicy {
     let mut reading = ExpressionReader {
         rewrite: Some(rewrite),
-        ..ExpressionReader::new(PolicyCompiler::new(false).of_kyverno(namespace))
+        ..ExpressionReader::new(PolicyCompiler::new(false).for_kyverno(namespace))
     };
     read_variables(fields, &mut reading);
-    let conditions = entries(fields, "matchConditions");
-    let compile = |name: &str, text: &str| reading.compiler.condition(name, &rewrite(None, text));
+    let conditions = read_entries(fields, "matchConditions");
+    let compile = |name: &str, text: &str| reading.compiler.compile_condition(name, &rewrite(None, text));
     let conditions = conditions::read_with(&conditions, compile);
     let (mut policy, _) = read_results(fields, reading, conditions);
     for (index, validation) in policy.validations.iter_mut().enumerate() {
@@ -106,8 +106,8 @@ pub(crate) fn read_kyverno(
 
 /// Reports those parts of a policy that kube-apiserver rejects, although this program could evaluate them.
 fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
-    const MOST_ANNOTATIONS: usize = 20;
-    const LONGEST_ANNOTATION: usize = 5 << 10;
+    const ANNOTATION_COUNT_MAX: usize = 20;
+    const ANNOTATION_LENGTH_MAX: usize = 5 << 10;
     let mut list = |name: &'static str| -> Vec<Node<'a>> {
         let children = fields.optional(name).map(|node| node.children());
         children
@@ -118,21 +118,21 @@ fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
     };
     for entry in list("variables") {
         if let Some((node, name)) = text_field(&entry, "name")
-            && RESERVED.contains(&name)
+            && RESERVED_WORDS.contains(&name)
         {
             let message = "the name is a reserved word of CEL";
-            node.wrong(message, "give the variable another name");
+            node.add_mistake(message, "give the variable another name");
         }
     }
     for entry in list("validations") {
         if let Some((node, message)) = text_field(&entry, "message")
             && message.trim().is_empty()
         {
-            node.wrong("the message is empty", "write a message, or leave it out");
+            node.add_mistake("the message is empty", "write a message, or leave it out");
         }
         if let Some((node, "Unauthorized")) = text_field(&entry, "reason") {
             let fix = "write Forbidden, Invalid or RequestEntityTooLarge";
-            node.wrong("kube-apiserver knows no policies with this reason", fix);
+            node.add_mistake("kube-apiserver knows no policies with this reason", fix);
         }
     }
     let annotations = list("auditAnnotations");
@@ -141,28 +141,28 @@ fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
             && key.contains('/')
         {
             let message = "the key of an annotation has no prefix: that is the name of the policy";
-            node.wrong(message, "write the part after the `/` alone");
+            node.add_mistake(message, "write the part after the `/` alone");
         }
         if let Some((node, value)) = text_field(entry, "valueExpression")
-            && value.trim().len() > LONGEST_ANNOTATION
+            && value.trim().len() > ANNOTATION_LENGTH_MAX
         {
-            node.wrong("the expression is longer than 5 KiB", "make it shorter");
+            node.add_mistake("the expression is longer than 5 KiB", "make it shorter");
         }
     }
-    if annotations.len() > MOST_ANNOTATIONS
+    if annotations.len() > ANNOTATION_COUNT_MAX
         && let Some(node) = fields.optional("auditAnnotations")
     {
-        node.wrong("there are more than 20 annotations", "write 20 at most");
+        node.add_mistake("there are more than 20 annotations", "write 20 at most");
     }
 }
 
 fn text_field<'a>(entry: &Node<'a>, name: &'static str) -> Option<(Node<'a>, &'a str)> {
     let (_, node) = entry.children().into_iter().find(|(key, _)| *key == Some(name))?;
-    let text = node.silent().string()?;
+    let text = node.ignoring_mistakes().string()?;
     Some((node, text))
 }
 
-const RESERVED: [&str; 21] = [
+const RESERVED_WORDS: [&str; 21] = [
     "as",
     "break",
     "const",
@@ -199,8 +199,8 @@ pub(crate) fn read_template(fields: &mut Fields<'_>) -> CompiledPolicy {
         ),
     ];
     let mut compiler = PolicyCompiler::new(true);
-    let compile = |name: &str, text: &str| compiler.condition(name, text);
-    let conditions = conditions::read_with(&entries(fields, "matchConditions"), compile);
+    let compile = |name: &str, text: &str| compiler.compile_condition(name, text);
+    let conditions = conditions::read_with(&read_entries(fields, "matchConditions"), compile);
     for (name, text) in PREDEFINED_VARIABLES {
         if let Some(value) = fields.node().accept(compiler.compile(Role::Variable, text)) {
             compiler.define(name, value);
@@ -220,7 +220,7 @@ fn read_expressions(
 }
 
 fn read_variables(fields: &mut Fields<'_>, reading: &mut ExpressionReader<'_>) {
-    for entry in entries(fields, "variables") {
+    for entry in read_entries(fields, "variables") {
         read_variable(&entry, reading);
     }
 }
@@ -231,16 +231,16 @@ fn read_results(
     conditions: Vec<MatchCondition>,
 ) -> (CompiledPolicy, Vec<WrittenExpression>) {
     let read_validation_entry = |entry: &Node<'_>| read_validation(entry, &mut reading);
-    let validations = entries(fields, "validations")
+    let validations = read_entries(fields, "validations")
         .iter()
         .filter_map(read_validation_entry)
         .collect();
-    let annotations = entries(fields, "auditAnnotations");
+    let annotations = read_entries(fields, "auditAnnotations");
     let mut key_lines = HashMap::new();
     let read_annotation_entry = |entry: &Node<'_>| read_annotation(entry, &mut reading, &mut key_lines);
     let annotations = annotations.iter().filter_map(read_annotation_entry).collect();
     let read_mutation_entry = |entry: &Node<'_>| read_mutation(entry, &mut reading);
-    let mutations = entries(fields, "mutations")
+    let mutations = read_entries(fields, "mutations")
         .iter()
         .filter_map(read_mutation_entry)
         .collect();
@@ -251,14 +251,14 @@ fn read_results(
     (policy, expressions)
 }
 
-fn entries<'a>(fields: &mut Fields<'a>, name: &'static str) -> Vec<Node<'a>> {
+fn read_entries<'a>(fields: &mut Fields<'a>, name: &'static str) -> Vec<Node<'a>> {
     let Some(node) = fields.optional(name) else {
         return Vec::new();
     };
     let entries = node.list().unwrap_or_default();
     if entries.len() > ENTRY_COUNT_MAX {
         let message = format!("there are {} entries", entries.len());
-        node.wrong(message, format!("write {ENTRY_COUNT_MAX} at most"));
+        node.add_mistake(message, format!("write {ENTRY_COUNT_MAX} at most"));
     }
     entries
 }
@@ -268,7 +268,7 @@ fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>) {
         return;
     };
     let name = fields.required("name", "name the variable").and_then(|node| {
-        let name = node.parse_with(names::identifier)?;
+        let name = node.parse_with(names::check_identifier)?;
         if reading.compiler.is_defined(&name) {
             let message = format!("{} is already defined", quoted(&name));
             return node.reject(message, "give each variable its own name");
@@ -292,14 +292,14 @@ fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Optio
     let expression_node = fields.required("expression", fix);
     let is_kyverno = reading.rewrite.is_some();
     let has_several_lines = expression_node.as_ref().is_some_and(|node| {
-        let text = node.silent().string();
+        let text = node.ignoring_mistakes().string();
         text.is_some_and(|text| text.trim().contains('\n'))
     });
     let expression = expression_node.and_then(|node| reading.compile(&node, Role::Validation));
     let message = fields.optional("message").and_then(|node| {
         let message = node.text()?;
         if message.trim().contains('\n') && !is_kyverno {
-            node.wrong("the message has several lines", "write it on one line");
+            node.add_mistake("the message has several lines", "write it on one line");
         }
         Some(message.to_owned())
     });
@@ -308,7 +308,7 @@ fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Optio
     // an expression of several lines needs a separate message.
     if has_several_lines && !is_kyverno && message.is_none() && message_node.is_none() {
         let fix = "write a `message`";
-        node.wrong("an expression of several lines needs a message", fix);
+        node.add_mistake("an expression of several lines needs a message", fix);
     }
     let message_expression = message_node.and_then(|node| reading.compile(&node, Role::Message));
     let reason = fields.get("reason", DenialReason::default(), Node::word);
@@ -322,22 +322,22 @@ fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Optio
 
 fn read_annotation(
     node: &Node<'_>,
-    reading: &mut ExpressionReader<'_>,
+    reader: &mut ExpressionReader<'_>,
     key_lines: &mut HashMap<String, u32>,
 ) -> Option<(String, PolicyExpression)> {
     let mut fields = node.object()?;
     let key = fields.required("key", "name the annotation").and_then(|node| {
-        node.parse_with(names::label_key)?;
+        node.parse_with(names::check_label_key)?;
         let key = node.text()?;
         if let Some(line) = key_lines.insert(key.to_owned(), node.location().line) {
             let message = format!("{} is also the key of the annotation on line {line}", quoted(key));
-            node.wrong(message, "give each annotation its own key");
+            node.add_mistake(message, "give each annotation its own key");
         }
         Some(key.to_owned())
     });
     let value = fields
         .required("valueExpression", "write its value, a string or null")
-        .and_then(|node| reading.compile(&node, Role::Annotation));
+        .and_then(|node| reader.compile(&node, Role::Annotation));
     Some((key?, value?))
 }
 
@@ -350,7 +350,7 @@ fn read_mutation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Option<
     let read_patch_type = readers::one_of("patch type", &PATCHES);
     let fix = "write ApplyConfiguration or JSONPatch";
     let patch_type = fields.get_required("patchType", fix, read_patch_type);
-    let present = fields.present(&["applyConfiguration", "jsonPatch"]);
+    let present = fields.present_fields(&["applyConfiguration", "jsonPatch"]);
     let (field_name, role) = patch_type?;
     if let Some((other, node)) = present.iter().find(|(field, _)| *field != field_name) {
         let fix = format!("write it in `{field_name}`, or correct `patchType`");

@@ -37,7 +37,7 @@ pub fn read_http_grant(node: &Node<'_>) -> Option<HttpGrant> {
     let mut fields = node.object()?;
     let fix = "write scheme and host, `https://policy.example.com`";
     let origin = fields.get_required("origin", fix, Node::parse);
-    let methods = readers::filled_list_of("list `GET`, `POST` and so on", readers::parse_with(method));
+    let methods = readers::filled_list_of("list `GET`, `POST` and so on", readers::parse_with(parse_method));
     let methods = fields.get_or_default("methods", methods);
     let paths = readers::filled_list_of("list paths, `/v1/`", Node::parse);
     let paths = fields.get_or_default("paths", paths);
@@ -53,7 +53,7 @@ pub fn read_http_grant(node: &Node<'_>) -> Option<HttpGrant> {
     })
 }
 
-fn method(text: &str) -> Result<String, String> {
+fn parse_method(text: &str) -> Result<String, String> {
     let is_method = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
     // CONNECT is refused, because it would open a tunnel instead of sending a request to the origin.
     if is_method && text != "CONNECT" {

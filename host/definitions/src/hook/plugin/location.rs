@@ -26,7 +26,7 @@ pub fn setting_location(stage: &Location, is_candidate: bool, pointer: &str, lin
         // A policy of Kubewarden has `settings` directly in its `spec`, not inside `plugin`.
         .or_else(|| stage.child("spec")?.child("settings"))
         .or_else(|| stage.child("settings"))
-        .or_else(|| rego::settings(&stage));
+        .or_else(|| rego::find_settings(&stage));
     let (mut node, pointer) = match settings {
         Some(settings) => (settings, pointer),
         // A SidecarSet has no field for settings. The plugin gets the whole `spec` of the SidecarSet as its setting

@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// The range of a plugin's memory limit. The maximum is the whole 32-bit address space.
-const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 32;
+const MEMORY_RANGE: RangeInclusive<u64> = 1 << 20..=1 << 32;
 
 /// The range of the interval at which a module reference is resolved again. Shorter ones would overload registries.
-const REFRESH: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
+const REFRESH_RANGE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
     let mut fields = node.object()?;
@@ -34,7 +34,7 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
 
 /// Reads the field `clientConfig` or the field `plugin` of a hook, which must have exactly one of them. `noun` is the
 /// word for the hook in messages, for example `webhook`.
-pub(crate) fn read_in_place_of_client<'a>(
+pub(crate) fn read_client_or_plugin<'a>(
     fields: &mut Fields<'a>,
     noun: &str,
     read_client: impl Fn(&Node<'a>) -> Option<WebhookDefinition>,
@@ -95,14 +95,14 @@ impl PluginFields {
         let digest = fields.get_optional("digest", Node::parse);
         let settings = fields.get_optional("settings", readers::json_object);
         let allow = fields.optional("allow").map(|allow| read_allow(&allow));
-        let memory = fields.get_optional("memory", readers::size(MEMORY));
+        let memory = fields.get_optional("memory", readers::size(MEMORY_RANGE));
         let is_pinned = fields.has("digest");
         let refresh = fields.optional("refresh").and_then(|refresh| {
             let useless = source.as_ref().and_then(|source| useless_refresh(source, is_pinned));
             if let Some((why, fix)) = useless {
-                refresh.wrong(why, fix);
+                refresh.add_mistake(why, fix);
             }
-            refresh.duration(REFRESH)
+            refresh.duration(REFRESH_RANGE)
         });
         Self {
             source,

@@ -9,7 +9,7 @@ const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff
 
 /// Returns documents of four kinds, each with a stage that has the fields `fields`. A row is (document, line on which
 /// the fields begin, path of the stage). The fields begin in column 5, and in the last document in column 7.
-fn forms(fields: &str) -> [(String, u32, &'static str); 4] {
+fn documents_of_all_forms(fields: &str) -> [(String, u32, &'static str); 4] {
     let bcs = format!(
         "resourcesRef: {{ operation: Create, kind: Application }}\nadmissionWebhooks:\n  - name: s\n      {fields}\n"
     )
@@ -73,7 +73,7 @@ fn a_candidate_inherits_missing_fields_from_the_plugin() {
         (
             "{ source: 'oci://r.example.com/a:2' }".to_owned(),
             like_plugin.clone(),
-            Share::ALL,
+            Share::WHOLE,
         ),
         (
             "{ source: 'oci://r.example.com/a:2', share: 2.5%, refresh: 1h }".to_owned(),
@@ -90,7 +90,7 @@ fn a_candidate_inherits_missing_fields_from_the_plugin() {
                 memory: Some(3 << 20),
                 ..PluginDefinition::new(ModuleReference::File("chains/b.wasm".into()))
             },
-            Share::ALL,
+            Share::WHOLE,
         ),
         (
             "{ source: 'https://p.example.com/a.wasm', settings: null }".to_owned(),
@@ -98,11 +98,11 @@ fn a_candidate_inherits_missing_fields_from_the_plugin() {
                 source: "https://p.example.com/a.wasm".parse().unwrap(),
                 ..like_plugin
             },
-            Share::ALL,
+            Share::WHOLE,
         ),
     ];
     for (text, plugin, share) in table {
-        for (document, ..) in forms(&format!("plugin: {{ {beside} }}\n    candidate: {text}")) {
+        for (document, ..) in documents_of_all_forms(&format!("plugin: {{ {beside} }}\n    candidate: {text}")) {
             let expected = CandidateDefinition {
                 plugin: plugin.clone(),
                 share,
@@ -117,7 +117,7 @@ fn a_candidate_inherits_missing_fields_from_the_plugin() {
         "plugin: { source: file:a.wasm }",
         "plugin: { source: file:a.wasm }\n    candidate:",
     ] {
-        for (document, ..) in forms(fields) {
+        for (document, ..) in documents_of_all_forms(fields) {
             let chains = load_text("f", &document).unwrap_or_else(|mistakes| panic!("{mistakes}\n{document}"));
             assert_eq!(candidate(chains), None);
         }
@@ -167,7 +167,9 @@ fn mistakes_in_candidates_are_reported_with_their_locations() {
         ),
     ];
     for (written, expected) in table {
-        for (document, line, path) in forms(&format!("plugin: {{ source: file:a.wasm }}\n    {written}")) {
+        for (document, line, path) in
+            documents_of_all_forms(&format!("plugin: {{ source: file:a.wasm }}\n    {written}"))
+        {
             let message = load_text("f", &document).unwrap_err().to_string();
             let shift = if path.starts_with("spec.admission") { 2 } else { 0 };
             let expected: Vec<String> = expected
@@ -195,7 +197,7 @@ fn a_candidate_of_a_webhook_is_a_mistake() {
         "clientConfig: { url: 'https://h.example' }",
     ];
     for (index, webhook) in webhooks.iter().enumerate() {
-        let forms = forms(&format!("candidate: {{ source: file:b.wasm }}\n    {webhook}"));
+        let forms = documents_of_all_forms(&format!("candidate: {{ source: file:b.wasm }}\n    {webhook}"));
         let (document, line, path) = &forms[index];
         let column = if path.starts_with("spec.admission") { 18 } else { 16 };
         assert_eq!(
@@ -210,7 +212,7 @@ fn a_candidate_of_a_webhook_is_a_mistake() {
 #[test]
 fn only_module_sources_that_can_change_are_resolved_again() {
     let refresh_seconds = |plugin: &str| {
-        let [(document, ..), ..] = forms(&format!("plugin: {{ {plugin} }}"));
+        let [(document, ..), ..] = documents_of_all_forms(&format!("plugin: {{ {plugin} }}"));
         match load_text("f", &document) {
             Ok(chains) => {
                 let plugin: &PluginDefinition = chains[0].stages[0].hook.get().unwrap();

@@ -54,7 +54,7 @@ fn definitions_are_loaded_from_directories_and_files() {
 
     let all = load(&[directory.path().to_owned()]).unwrap();
     assert_eq!(names(&all), ["a", "b", "c", "m/x"]);
-    assert_eq!(all[0].source.file, path("2.yaml").display().to_string());
+    assert_eq!(all[0].location.file, path("2.yaml").display().to_string());
     let Some(plugin) = all[0].stages[0].hook.get::<PluginDefinition>() else {
         panic!("no plugin");
     };
@@ -149,7 +149,7 @@ fn a_second_bcs_definition_for_an_operation_and_kind_is_a_mistake() {
     );
 }
 
-fn hooks(phase: &str, name: &str) -> String {
+fn webhook_configuration(phase: &str, name: &str) -> String {
     format!(
         "{{ apiVersion: admissionregistration.k8s.io/v1, kind: {phase}WebhookConfiguration, metadata: {{ name: {name} }} }}"
     )
@@ -163,10 +163,10 @@ fn phases(chains: &[ChainDefinition]) -> Vec<(&str, &str)> {
 #[test]
 fn chains_are_sorted_by_phase_and_name() {
     let text = [
-        hooks("Validating", "a"),
-        hooks("Mutating", "c"),
-        hooks("Mutating", "a"),
-        hooks("Validating", "b"),
+        webhook_configuration("Validating", "a"),
+        webhook_configuration("Mutating", "c"),
+        webhook_configuration("Mutating", "a"),
+        webhook_configuration("Validating", "b"),
         chain("b"),
     ]
     .join("\n---\n");
@@ -178,7 +178,11 @@ fn chains_are_sorted_by_phase_and_name() {
         ("Validating", "b"),
     ];
     assert_eq!(phases(&load_text("f", &text).unwrap()), expected);
-    let twice = format!("{text}\n---\n{}\n---\n{}", chain("c"), hooks("Validating", "b"));
+    let twice = format!(
+        "{text}\n---\n{}\n---\n{}",
+        chain("c"),
+        webhook_configuration("Validating", "b")
+    );
     assert_eq!(
         load_text("f", &twice).unwrap_err().to_string(),
         "f:17:1: metadata.name: \"c\" is also the name of the chain in f:3:1; give each chain its own name\n\
@@ -191,14 +195,14 @@ fn each_item_of_a_list_is_a_definition() {
     // `kubectl get -o yaml` prints a list in this form.
     let text = format!(
         "apiVersion: v1\nitems:\n- {}\n- {}\n- {}\nkind: List\nmetadata: {{ resourceVersion: \"\" }}\n",
-        hooks("Validating", "a"),
-        hooks("Mutating", "a"),
+        webhook_configuration("Validating", "a"),
+        webhook_configuration("Mutating", "a"),
         chain("b").replace('\n', "\n  "),
     );
     let chains = load_text("chains/f", &text).unwrap();
     let expected = [("Mutating", "a"), ("Mutating", "b"), ("Validating", "a")];
     assert_eq!(phases(&chains), expected);
-    assert_eq!((chains[0].source.line, chains[0].source.column), (4, 3));
+    assert_eq!((chains[0].location.line, chains[0].location.column), (4, 3));
     let Some(plugin) = chains[1].stages[0].hook.get::<PluginDefinition>() else {
         panic!("no plugin");
     };
@@ -225,8 +229,8 @@ fn each_item_of_a_list_is_a_definition() {
     }
     let text = format!(
         "apiVersion: v1\nkind: List\nitems:\n- {}\n- {}\n- kind: Pod\n",
-        hooks("Mutating", "a"),
-        hooks("Mutating", "a"),
+        webhook_configuration("Mutating", "a"),
+        webhook_configuration("Mutating", "a"),
     );
     let message = load_text("f", &text).unwrap_err().to_string();
     let (first, last) = message.split_once('\n').unwrap();

@@ -44,7 +44,7 @@ spec:
 #[test]
 fn changes_that_enforce_less_count_as_losses() {
     let definitions = |text: &str| {
-        let text = text.replace("BUNDLE", &certificates::bundle());
+        let text = text.replace("BUNDLE", &certificates::ca_bundle());
         let files = vec![DefinitionFile::file("f.yaml", text)];
         DefinitionSet::of_files(files).definitions().unwrap()
     };

@@ -50,8 +50,8 @@ impl ReadDirectory {
         }
     }
 
-    async fn changed(&self) {
-        let waited = tokio::time::timeout(Duration::from_secs(60), self.store.changed()).await;
+    async fn wait_for_change(&self) {
+        let waited = tokio::time::timeout(Duration::from_secs(60), self.store.wait_for_change()).await;
         assert!(waited.is_ok(), "the change is not seen");
     }
 }
@@ -117,25 +117,25 @@ async fn a_commit_writes_all_changes_or_none() {
 #[tokio::test]
 async fn changes_are_reported_until_they_are_read() {
     let directory = ReadDirectory::new();
-    // The first call of `changed` returns at once, because the store has not been read yet.
-    directory.changed().await;
+    // The first call of `wait_for_change` returns at once, because the store has not been read yet.
+    directory.wait_for_change().await;
     assert_eq!(directory.read().await, "more.yaml=more");
     directory.write("chains/a.yaml", "1");
-    directory.changed().await;
-    directory.changed().await;
+    directory.wait_for_change().await;
+    directory.wait_for_change().await;
     assert_eq!(directory.read().await, "chains/a.yaml=1 more.yaml=more");
-    // The future of `changed` is dropped before it returns. The next call still reports the change that happened
-    // meanwhile.
+    // The future of `wait_for_change` is dropped before it returns. The next call still reports the change that
+    // happened meanwhile.
     {
-        let waiting = directory.store.changed();
+        let waiting = directory.store.wait_for_change();
         directory.write("more.yaml", "2");
         drop(waiting);
     }
-    directory.changed().await;
+    directory.wait_for_change().await;
     assert_eq!(directory.read().await, "chains/a.yaml=1 more.yaml=2");
 
     let waiting = async {
-        directory.changed().await;
+        directory.wait_for_change().await;
         directory.read().await
     };
     let other_writes = async {
@@ -154,10 +154,10 @@ async fn a_missing_directory_is_a_mistake_and_not_an_empty_store() {
     directory.write("chains/a.yaml", "1");
     assert_eq!(directory.read().await, "chains/a.yaml=1 more.yaml=more");
     fs::rename(directory.path("chains"), directory.path("away")).unwrap();
-    directory.changed().await;
+    directory.wait_for_change().await;
     assert!(directory.read().await.contains("No such file or directory"));
     fs::rename(directory.path("away"), directory.path("chains")).unwrap();
-    directory.changed().await;
+    directory.wait_for_change().await;
     assert_eq!(directory.read().await, "chains/a.yaml=1 more.yaml=more");
 }
 
@@ -168,7 +168,7 @@ fn chain(name: &str) -> String {
     )
 }
 
-async fn timed(directory: &ReadDirectory) -> (Duration, usize) {
+async fn read_timed(directory: &ReadDirectory) -> (Duration, usize) {
     let started = tokio::time::Instant::now();
     let files = directory.store.read().await.unwrap();
     (started.elapsed(), files.len())
@@ -176,16 +176,16 @@ async fn timed(directory: &ReadDirectory) -> (Duration, usize) {
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_takes_effect_only_after_a_wait() {
-    const SOON: Duration = Duration::from_millis(1000);
+    const SHORT_TIME: Duration = Duration::from_millis(1000);
     let directory = ReadDirectory::new();
     let both = format!("{}---\n{}", chain("a"), chain("b"));
     directory.write("more.yaml", &both);
     directory.write("chains/c.yaml", &chain("c"));
-    let (took, files) = timed(&directory).await;
-    assert!(took < SOON && files == 2, "at the first read: {took:?}");
+    let (took, files) = read_timed(&directory).await;
+    assert!(took < SHORT_TIME && files == 2, "at the first read: {took:?}");
     directory.write("more.yaml", &chain("a"));
     let completed = async {
-        tokio::time::sleep(SOON).await;
+        tokio::time::sleep(SHORT_TIME).await;
         directory.write("more.yaml", &both);
     };
     let (listing, ()) = tokio::join!(directory.read(), completed);
@@ -194,11 +194,11 @@ async fn a_removal_takes_effect_only_after_a_wait() {
     // a file that is blank, whether the file is new or has been emptied.
     for (path, text) in [("more.yaml", ""), ("chains/new.yaml", "\n")] {
         directory.write(path, text);
-        let (took, _) = timed(&directory).await;
-        assert!(took > SOON, "{path}: {took:?}");
+        let (took, _) = read_timed(&directory).await;
+        assert!(took > SHORT_TIME, "{path}: {took:?}");
         fs::remove_file(directory.path(path)).unwrap();
         directory.write("more.yaml", &both);
-        assert!(timed(&directory).await.0 < SOON);
+        assert!(read_timed(&directory).await.0 < SHORT_TIME);
     }
     type Step = fn(&ReadDirectory);
     let steps: [Step; 2] = [
@@ -207,22 +207,22 @@ async fn a_removal_takes_effect_only_after_a_wait() {
     ];
     for (number, step) in steps.iter().enumerate() {
         step(&directory);
-        let (took, _) = timed(&directory).await;
-        assert!(took > SOON, "step {number}: {took:?}");
-        let (took, _) = timed(&directory).await;
-        assert!(took < SOON, "step {number}, again: {took:?}");
+        let (took, _) = read_timed(&directory).await;
+        assert!(took > SHORT_TIME, "step {number}: {took:?}");
+        let (took, _) = read_timed(&directory).await;
+        assert!(took < SHORT_TIME, "step {number}, again: {took:?}");
     }
     // The store accepts each of the following changes without waiting: another program adds a chain, a file gets a
     // mistake, the mistake is corrected, and the store itself removes a chain.
     directory.write("chains/c.yaml", &chain("c"));
-    assert!(timed(&directory).await.0 < SOON);
+    assert!(read_timed(&directory).await.0 < SHORT_TIME);
     directory.write("more.yaml", "kind: [");
-    assert!(timed(&directory).await.0 < SOON);
+    assert!(read_timed(&directory).await.0 < SHORT_TIME);
     directory.write("more.yaml", &chain("a"));
-    assert!(timed(&directory).await.0 < SOON);
+    assert!(read_timed(&directory).await.0 < SHORT_TIME);
     let deleted = directory.change("chains/c.yaml", Some(&chain("c")), None);
     directory.store.commit(&[deleted]).await.unwrap();
-    assert!(timed(&directory).await.0 < SOON);
+    assert!(read_timed(&directory).await.0 < SHORT_TIME);
 }
 
 /// The text of a chain that ends with its rules, and has each item of its lists on a separate line. If only a part of
@@ -262,7 +262,7 @@ admissionWebhooks:
 
 #[tokio::test(start_paused = true)]
 async fn a_truncated_file_is_accepted_only_after_a_wait() {
-    const SOON: Duration = Duration::from_millis(1000);
+    const SHORT_TIME: Duration = Duration::from_millis(1000);
     /// Returns a comment line, followed by the text up to and including the words `end`. Without the comment, the
     /// result would be the beginning of the old text, and the store would treat the file as truncated for this reason
     /// alone.
@@ -307,8 +307,8 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
         directory.write("more.yaml", before);
         directory.read().await;
         directory.write("more.yaml", &now);
-        let (took, _) = timed(&directory).await;
-        assert_eq!(took > SOON, is_waited_for, "{took:?}: {now}");
+        let (took, _) = read_timed(&directory).await;
+        assert_eq!(took > SHORT_TIME, is_waited_for, "{took:?}: {now}");
     }
 }
 
@@ -319,8 +319,8 @@ async fn reads_wait_for_a_file_that_is_being_written() {
     const PAUSE: Duration = Duration::from_millis(250);
     let directory = ReadDirectory::new();
     directory.read().await;
-    // The first call of `changed` makes the store track the programs that write files.
-    let changed = tokio::time::timeout(4 * PAUSE, directory.store.changed()).await;
+    // The first call of `wait_for_change` makes the store track the programs that write files.
+    let changed = tokio::time::timeout(4 * PAUSE, directory.store.wait_for_change()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(directory.path("chains/a.yaml")).unwrap();
     file.write_all(b"1").unwrap();
@@ -341,7 +341,7 @@ async fn a_file_that_is_still_being_written_after_the_limit_is_reported() {
     directory.store.writer_timeout = PAUSE;
     directory.store.config.hold = Duration::from_secs(3600);
     directory.read().await;
-    let changed = tokio::time::timeout(4 * PAUSE, directory.store.changed()).await;
+    let changed = tokio::time::timeout(4 * PAUSE, directory.store.wait_for_change()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(directory.path("chains/a.yaml")).unwrap();
     file.write_all(b"1").unwrap();
@@ -358,7 +358,7 @@ async fn a_file_that_is_still_being_written_after_the_limit_is_reported() {
     refused.await.unwrap();
     file.write_all(b"2").unwrap();
     drop(file);
-    directory.changed().await;
+    directory.wait_for_change().await;
     assert_eq!(directory.read().await, "chains/a.yaml=12 more.yaml=more");
 }
 
@@ -377,11 +377,11 @@ async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
         }
     };
     let reading = async {
-        let changed = tokio::time::timeout(100 * PAUSE, directory.store.changed()).await;
+        let changed = tokio::time::timeout(100 * PAUSE, directory.store.wait_for_change()).await;
         assert!(changed.is_err(), "nothing has changed");
         let started = tokio::time::Instant::now();
         directory.write("chains/a.yaml", "1");
-        directory.changed().await;
+        directory.wait_for_change().await;
         let listing = directory.read().await;
         (listing, started.elapsed())
     };
@@ -443,7 +443,7 @@ async fn drafts_of_a_killed_commit_are_removed() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_read_is_compared_with_the_last_live_definitions() {
-    const SOON: Duration = Duration::from_millis(1000);
+    const SHORT_TIME: Duration = Duration::from_millis(1000);
     let both = format!("{}---\n{}", chain("a"), chain("b"));
     // (live definitions before the start, text of the file at the start, whether the store waits before it accepts the
     // text)
@@ -460,8 +460,8 @@ async fn the_first_read_is_compared_with_the_last_live_definitions() {
             let before = DefinitionFile::file(directory.path("more.yaml"), before);
             directory.store.set_last_live(vec![before]).await;
         }
-        let (took, files) = timed(&directory).await;
-        assert_eq!((took > SOON, files), (is_waited_for, 1), "{took:?}: {now}");
+        let (took, files) = read_timed(&directory).await;
+        assert_eq!((took > SHORT_TIME, files), (is_waited_for, 1), "{took:?}: {now}");
         let has_draft = directory.path("chains/.admittance-Ab3dEf").exists();
         assert!(!has_draft, "the first read removes what a killed commit left");
     }
@@ -473,7 +473,11 @@ async fn a_directory_that_becomes_empty_is_warned_about() {
     for (name, expected) in [("chains/a.yaml", 0), ("chains/a.ymal", 1), ("chains/b.json", 0)] {
         directory.write(name, "a");
         directory.read().await;
-        assert_eq!(directory.store.empty.lock().await.len(), expected, "{name}");
+        assert_eq!(
+            directory.store.empty_directory_warnings.lock().await.len(),
+            expected,
+            "{name}"
+        );
         fs::remove_file(directory.path(name)).unwrap();
     }
 }

@@ -30,7 +30,8 @@ fn files_are_read_unchanged() {
 #[test]
 fn a_directory_without_definitions_causes_a_warning() {
     let directory = tempfile::tempdir().unwrap();
-    let warning = || empty_directory(directory.path()).map(|warning| format!("{}; {}", warning.message, warning.fix));
+    let warning =
+        || empty_directory_mistake(directory.path()).map(|warning| format!("{}; {}", warning.message, warning.fix));
     let none = "no definition was found; name a file, or a directory with *.yaml, *.yml or *.json in it";
     assert_eq!(warning().as_deref(), Some(none));
     fs::write(directory.path().join(".hidden.yaml"), "").unwrap();
@@ -40,7 +41,7 @@ fn a_directory_without_definitions_causes_a_warning() {
     assert_eq!(warning().as_deref(), Some(misspelt));
     let file = directory.path().join("a.yaml");
     fs::write(&file, "").unwrap();
-    assert_eq!((warning(), empty_directory(&file)), (None, None));
+    assert_eq!((warning(), empty_directory_mistake(&file)), (None, None));
 }
 
 #[test]

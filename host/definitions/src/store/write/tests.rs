@@ -61,7 +61,7 @@ impl WriteDirectory {
         files.iter().map(file).collect()
     }
 
-    fn old(&self) -> DirectoryTree {
+    fn old_tree(&self) -> DirectoryTree {
         self.tree_of(&[("chains/changed.yaml", "old"), ("more/gone.yaml", "gone")])
     }
 
@@ -78,7 +78,7 @@ fn a_failed_change_is_undone() {
     assert_eq!(directory.tree(), directory.new_tree());
     for change_count in 0..=changes.len() {
         undo(&changes).unwrap();
-        assert_eq!(directory.tree(), directory.old(), "{change_count}");
+        assert_eq!(directory.tree(), directory.old_tree(), "{change_count}");
         write(&changes[..change_count]).unwrap();
     }
     fs::write(directory.path("chains/changed.yaml"), "mine").unwrap();
@@ -103,11 +103,11 @@ fn one_unwritable_file_prevents_the_whole_change() {
         directory.path("chains/made.yaml").display()
     );
     assert!(message.starts_with(&expected), "{message}");
-    assert_eq!(directory.tree(), directory.old());
+    assert_eq!(directory.tree(), directory.old_tree());
     let mut changes = directory.changes();
     changes[2].path = directory.path("nowhere/made.yaml");
     error(&changes);
-    assert_eq!(directory.tree(), directory.old());
+    assert_eq!(directory.tree(), directory.old_tree());
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_new_file_does_not_overwrite_a_file_that_appeared_meanwhile() {
     let staged = StagedChange::new(&made).unwrap();
     fs::write(&made.path, "mine").unwrap();
     assert_eq!(staged.put().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-    let mut expected = directory.old();
+    let mut expected = directory.old_tree();
     expected.insert(made.path, b"mine".to_vec());
     assert_eq!(directory.tree(), expected);
 }

@@ -7,14 +7,14 @@ use super::super::{
 use super::*;
 use crate::{Class, Dialect, StoredQuery};
 
-fn teams() -> GroupVersionResource {
+fn teams_resource() -> GroupVersionResource {
     GroupVersionResource {
         resource: "teams".into(),
         ..Default::default()
     }
 }
 
-fn route() -> RestRoute {
+fn team_route() -> RestRoute {
     RestRoute {
         name: vec![ValueSource::Path("id".into())],
         namespace: vec![
@@ -28,7 +28,7 @@ fn route() -> RestRoute {
             [Method::PATCH, Method::PUT],
             "/v1/teams/{id}",
             Operation::Update,
-            teams(),
+            teams_resource(),
             KindSource::Fixed("Team".into()),
         )
     }
@@ -39,7 +39,7 @@ fn enveloped_route() -> RestRoute {
         object: "/Team".parse().unwrap(),
         spellings: vec!["/Team/owner".parse().unwrap()],
         optional: true,
-        ..route()
+        ..team_route()
     }
 }
 
@@ -47,7 +47,7 @@ fn dialect(route: RestRoute) -> Rest {
     Rest::new(RestConfig::new(vec![route])).unwrap()
 }
 
-fn request(dialect: &Rest, method: &str, uri: &str, content_type: &str) -> (Parts, Inspection) {
+fn classify_request(dialect: &Rest, method: &str, uri: &str, content_type: &str) -> (Parts, Inspection) {
     let request = http::Request::builder().method(method).uri(uri);
     let request = match content_type {
         "" => request,
@@ -60,8 +60,8 @@ fn request(dialect: &Rest, method: &str, uri: &str, content_type: &str) -> (Part
     }
 }
 
-fn patch_of(dialect: &Rest, content_type: &str, stored: &str) -> (Parts, Inspection) {
-    let (mut head, inspection) = request(dialect, "PATCH", "/v1/teams/a", content_type);
+fn classify_patch(dialect: &Rest, content_type: &str, stored: &str) -> (Parts, Inspection) {
+    let (mut head, inspection) = classify_request(dialect, "PATCH", "/v1/teams/a", content_type);
     head.extensions.insert(StoredState {
         object: Some(Object::parse(stored).unwrap()),
         patched_object: None,
@@ -69,22 +69,27 @@ fn patch_of(dialect: &Rest, content_type: &str, stored: &str) -> (Parts, Inspect
     (head, inspection)
 }
 
-fn read(dialect: &Rest, content_type: &str, stored: &str, body: &str) -> Result<Option<Request>, Rejection> {
-    let (head, inspection) = patch_of(dialect, content_type, stored);
-    match dialect.read(&head, &inspection, &Bytes::from(body.to_owned()))? {
+fn read_patch_request(
+    dialect: &Rest,
+    content_type: &str,
+    stored: &str,
+    body: &str,
+) -> Result<Option<Request>, Rejection> {
+    let (head, inspection) = classify_patch(dialect, content_type, stored);
+    match dialect.read_body(&head, &inspection, &Bytes::from(body.to_owned()))? {
         BodyReading::Nothing => Ok(None),
         BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. } => Ok(Some(*request)),
     }
 }
 
-const STORED: &str = r#"{"owner":"ann","size":1.0,"tags":["x"]}"#;
+const STORED_TEAM: &str = r#"{"owner":"ann","size":1.0,"tags":["x"]}"#;
 
 #[test]
 fn stages_see_the_result_of_a_patch() {
-    let (plain, json) = (dialect(route()), PatchType::Json);
+    let (plain, json) = (dialect(team_route()), PatchType::Json);
     let plain_json = dialect(RestRoute {
         default_patch_type: json,
-        ..route()
+        ..team_route()
     });
     let envelope = dialect(enveloped_route());
     for (case, dialect, content_type, body, expected) in [
@@ -212,10 +217,10 @@ fn stages_see_the_result_of_a_patch() {
             "MediaType",
         ),
     ] {
-        let actual = match read(dialect, content_type, STORED, body) {
+        let actual = match read_patch_request(dialect, content_type, STORED_TEAM, body) {
             Ok(None) => "nothing".to_owned(),
             Ok(Some(request)) => {
-                assert_eq!(request.old_object.unwrap().text(), STORED, "{case}");
+                assert_eq!(request.old_object.unwrap().text(), STORED_TEAM, "{case}");
                 assert_eq!(request.name, "a", "{case}");
                 request.object.unwrap().text().to_owned()
             }
@@ -227,7 +232,7 @@ fn stages_see_the_result_of_a_patch() {
 
 #[test]
 fn changes_that_chains_make_are_forwarded_as_a_patch() {
-    let (plain, envelope) = (dialect(route()), dialect(enveloped_route()));
+    let (plain, envelope) = (dialect(team_route()), dialect(enveloped_route()));
     for (case, dialect, content_type, body, changes, expected) in [
         (
             "a default",
@@ -288,15 +293,15 @@ fn changes_that_chains_make_are_forwarded_as_a_patch() {
             Err(RejectionKind::Unchangeable),
         ),
     ] {
-        let (head, inspection) = patch_of(dialect, content_type, STORED);
+        let (head, inspection) = classify_patch(dialect, content_type, STORED_TEAM);
         let body = Bytes::from(body);
-        let Ok(BodyReading::Admit { request, .. }) = dialect.read(&head, &inspection, &body) else {
+        let Ok(BodyReading::Admit { request, .. }) = dialect.read_body(&head, &inspection, &body) else {
             panic!("{case}")
         };
         let changes = Patch::parse(changes).unwrap();
         let object = changes.apply(&request.object.unwrap()).unwrap();
         let written_body = dialect
-            .write(&head, &inspection, &body, &object, &changes)
+            .changed_body(&head, &inspection, &body, &object, &changes)
             .map_err(|rejection| rejection.kind);
         assert_eq!(written_body, expected.map(Bytes::from), "{case}");
     }
@@ -310,7 +315,7 @@ fn the_stored_object_is_fetched_from_its_path() {
     };
     let get = |path: &str| RestRoute {
         get: Some(stored_route(path)),
-        ..route()
+        ..team_route()
     };
     let rest = RestRoute {
         path: "/v1/teams/{*id}".into(),
@@ -319,17 +324,17 @@ fn the_stored_object_is_fetched_from_its_path() {
     let none = RestRoute {
         get: None,
         partial: true,
-        ..route()
+        ..team_route()
     };
     for (route, method, uri, body, expected) in [
         (
-            route(),
+            team_route(),
             "PATCH",
             "/v1/teams/a%2Fb?fields=x",
             "{}",
             "/v1/teams/a%2Fb, needed",
         ),
-        (route(), "PUT", "/v1/teams/a?watch=1", "{}", "/v1/teams/a"),
+        (team_route(), "PUT", "/v1/teams/a?watch=1", "{}", "/v1/teams/a"),
         (
             get("/get/{id}?ns={namespace}"),
             "PUT",
@@ -371,8 +376,8 @@ fn the_stored_object_is_fetched_from_its_path() {
         (none, "PATCH", "/v1/teams/a", "{}", "not asked"),
     ] {
         let dialect = dialect(route);
-        let (head, inspection) = request(&dialect, method, uri, MERGE);
-        let actual = match dialect.stored(&head, &inspection, &Bytes::from(body)) {
+        let (head, inspection) = classify_request(&dialect, method, uri, MERGE);
+        let actual = match dialect.stored_query(&head, &inspection, &Bytes::from(body)) {
             Ok(None) => "not asked".to_owned(),
             Ok(Some(query)) => {
                 let suffix = if query.may_be_absent { "" } else { ", needed" };
@@ -385,7 +390,7 @@ fn the_stored_object_is_fetched_from_its_path() {
     // This patch changes the namespace of the object. The path of the stored object contains the namespace, so the
     // chains could see one object while the upstream patches another. The patch is therefore refused.
     let dialect = dialect(get("/get/{namespace}/{name}"));
-    let reading = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
+    let reading = read_patch_request(&dialect, MERGE, STORED_TEAM, r#"{"ns":"x"}"#).map(|_| ());
     assert_eq!(
         reading.map_err(|rejection| rejection.kind),
         Err(RejectionKind::Ambiguous)
@@ -400,9 +405,9 @@ fn the_query_for_the_stored_object_has_only_headers_that_identify_the_client() {
     };
     let dialect = dialect(RestRoute {
         get: Some(stored_route),
-        ..route()
+        ..team_route()
     });
-    let (mut head, inspection) = request(&dialect, "PATCH", "/v1/teams/a", MERGE);
+    let (mut head, inspection) = classify_request(&dialect, "PATCH", "/v1/teams/a", MERGE);
     for name in [
         "authorization",
         "cookie",
@@ -415,7 +420,7 @@ fn the_query_for_the_stored_object_has_only_headers_that_identify_the_client() {
         head.headers.insert(name, HeaderValue::from_static("1"));
     }
     let query = dialect
-        .stored(&head, &inspection, &Bytes::from_static(b"{}"))
+        .stored_query(&head, &inspection, &Bytes::from_static(b"{}"))
         .unwrap()
         .unwrap();
     let mut header_names: Vec<_> = query.request.headers().keys().map(HeaderName::as_str).collect();
@@ -431,7 +436,7 @@ fn the_stored_object_is_read_from_the_configured_path_in_the_reply() {
     let query = StoredQuery {
         request: http::Request::new(()),
         pointer: "/data".parse().unwrap(),
-        spelling: PreparedRoute::new(0, route()).unwrap().object_spelling,
+        spelling: PreparedRoute::new(0, team_route()).unwrap().object_spelling,
         may_be_absent: false,
     };
     for (reply, expected) in [
@@ -449,7 +454,7 @@ fn the_stored_object_is_read_from_the_configured_path_in_the_reply() {
         (r#"{"data":null}"#, Err("not a JSON object")),
         ("<html>", Err("there is nothing at `/data`")),
     ] {
-        let object = query.object(reply.as_bytes());
+        let object = query.read_object(reply.as_bytes());
         match expected {
             Ok(text) => assert_eq!(object.unwrap().text(), text, "{reply}"),
             Err(reason) => assert!(object.unwrap_err().starts_with(reason), "{reply}"),
@@ -459,7 +464,10 @@ fn the_stored_object_is_read_from_the_configured_path_in_the_reply() {
 
 #[test]
 fn a_route_with_patch_must_say_how_chains_see_patches() {
-    let base = || RestRoute { get: None, ..route() };
+    let base = || RestRoute {
+        get: None,
+        ..team_route()
+    };
     let stored_route = |path: &str| {
         Some(StoredRoute {
             path: Some(path.to_owned()),
@@ -492,12 +500,12 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
             },
             None,
         ),
-        ("with the stored object", route(), None),
+        ("with the stored object", team_route(), None),
         (
             "two answers",
             RestRoute {
                 partial: true,
-                ..route()
+                ..team_route()
             },
             Some((
                 "partial",
@@ -521,7 +529,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
             RestRoute {
                 default_patch_type: PatchType::Json,
                 methods: vec![Method::PUT],
-                ..route()
+                ..team_route()
             },
             Some((
                 "patch",
@@ -574,7 +582,7 @@ fn a_value_that_is_missing_from_the_path_of_a_stored_object_is_reported() {
             methods: vec![Method::PUT, Method::DELETE],
             namespace: vec![source],
             get: Some(get("/get/{namespace}/{name}")),
-            ..route()
+            ..team_route()
         })
     };
     for (method, query, body, expected) in [
@@ -583,15 +591,15 @@ fn a_value_that_is_missing_from_the_path_of_a_stored_object_is_reported() {
         ("DELETE", "?ns=a", "", "a route of its own for DELETE"),
     ] {
         let dialect = dialect(ValueSource::Query("ns".into()));
-        let (head, inspection) = request(&dialect, method, &format!("/v1/teams/a{query}"), "");
-        let rejected = dialect.stored(&head, &inspection, &Bytes::from(body));
+        let (head, inspection) = classify_request(&dialect, method, &format!("/v1/teams/a{query}"), "");
+        let rejected = dialect.stored_query(&head, &inspection, &Bytes::from(body));
         let message = rejected.unwrap_err().message;
         assert!(message.contains(expected), "{method} {query}: {message}");
     }
     let without = RestRoute {
         namespace: Vec::new(),
         get: Some(get("/get/{namespace}")),
-        ..route()
+        ..team_route()
     };
     assert_eq!(
         PreparedRoute::new(0, without).unwrap_err()[0].to_string(),

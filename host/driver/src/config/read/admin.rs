@@ -8,18 +8,18 @@ use super::ports;
 
 pub(super) fn admin(node: &Node<'_>) -> Option<AdminConfig> {
     let mut fields = node.object()?;
-    let address = fields.get_required("address", "write 127.0.0.1:9090", ports::address);
-    let tls = fields.get_optional("tls", ports::server_tls(ServerTls::of_admin_files));
-    let clients = fields.get_or_default("clients", named_list(client, |client| &client.name));
-    let tokens = fields.get_or_default("tokens", named_list(token, |token| &token.name));
+    let address = fields.get_required("address", "write 127.0.0.1:9090", ports::read_address);
+    let tls = fields.get_optional("tls", ports::server_tls_reader(ServerTls::of_admin_files));
+    let clients = fields.get_or_default("clients", named_list(read_client, |client| &client.name));
+    let tokens = fields.get_or_default("tokens", named_list(read_token, |token| &token.name));
     let [tls_node, clients_node, tokens_node] = ["tls", "clients", "tokens"].map(|name| fields.optional(name));
     let asks_clients = tls_node.as_ref().is_some_and(|node| has_field(node, "clientCa"));
     match (&clients_node, &tls_node) {
-        (Some(node), _) if !asks_clients => node.wrong(
+        (Some(node), _) if !asks_clients => node.add_mistake(
             "clients are not asked for certificates",
             "name the authorities of clients in `admin.tls.clientCa`",
         ),
-        (None, Some(node)) if asks_clients => node.wrong(
+        (None, Some(node)) if asks_clients => node.add_mistake(
             "clients are asked for certificates, but none is allowed",
             "list who may use the API in `admin.clients`, or remove `clientCa`",
         ),
@@ -63,15 +63,15 @@ fn named_list<T>(
     }
 }
 
-fn role(fields: &mut Fields<'_>) -> Option<AdminRole> {
+fn read_role(fields: &mut Fields<'_>) -> Option<AdminRole> {
     fields.get_required("role", "write Read or Admin", Node::word)
 }
 
-fn token(node: &Node<'_>) -> Option<AdminToken> {
+fn read_token(node: &Node<'_>) -> Option<AdminToken> {
     let mut fields = node.object()?;
     let name = fields.get_required("name", "say whose it is", readers::text);
-    let role = role(&mut fields);
-    let source = match fields.present(&["file", "sha256"]).as_slice() {
+    let role = read_role(&mut fields);
+    let source = match fields.present_fields(&["file", "sha256"]).as_slice() {
         [("file", node)] => readers::file_with(TokenFile::read)(node).map(TokenSource::File),
         [("sha256", node)] => node.parse().map(TokenSource::Digest),
         _ => {
@@ -86,11 +86,11 @@ fn token(node: &Node<'_>) -> Option<AdminToken> {
     })
 }
 
-fn client(node: &Node<'_>) -> Option<CertificateHolder> {
+fn read_client(node: &Node<'_>) -> Option<CertificateHolder> {
     let mut fields = node.object()?;
     let fix = "write the certificate's common name, or a DNS name or URI of it";
     let name = fields.get_required("name", fix, readers::text);
-    let role = role(&mut fields);
+    let role = read_role(&mut fields);
     Some(CertificateHolder {
         name: name?,
         role: role?,

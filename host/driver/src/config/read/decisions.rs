@@ -7,29 +7,29 @@ use admittance_net::tls;
 use admittance_watch::file;
 use url::{Host, Url};
 
-use super::{GIB, HOUR, KIB, MIB, SectionContext, ports::pem_file};
+use super::{GIB, HOUR, KIB, MIB, SectionContext, ports::pem_file_reader};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-const MAX_COUNT: usize = 10_000_000;
+const COUNT_MAX: usize = 10_000_000;
 
-const MAX_TOKEN_BYTES: u64 = 16 * KIB;
+const TOKEN_SIZE_MAX: u64 = 16 * KIB;
 
 pub(super) fn decisions(node: &Node<'_>, sections: SectionContext<'_>) -> Option<(DecisionsConfig, SinksConfig)> {
     let mut fields = node.object()?;
-    let mut memory = fields.get_or_default("memory", memory);
+    let mut memory = fields.get_or_default("memory", read_memory);
     memory.redact = fields.get_or_default("redact", readers::list_of(Node::parse));
     let default = SinksConfig::default();
     let sinks = SinksConfig {
-        share: fields.get("share", default.share, share),
+        share: fields.get("share", default.share, read_share),
         objects: fields.get("objects", default.objects, Node::boolean),
-        sqlite: fields.get_optional("sqlite", sqlite),
-        ndjson: fields.get_optional("ndjson", ndjson),
-        http: fields.get_optional("http", http),
-        events: fields.get("events", default.events, |node| events(node, sections)),
+        sqlite: fields.get_optional("sqlite", read_sqlite),
+        ndjson: fields.get_optional("ndjson", read_ndjson),
+        http: fields.get_optional("http", read_http),
+        events: fields.get("events", default.events, |node| read_events(node, sections)),
     };
     if memory.count == 0 && !sinks.is_empty() {
-        node.wrong(
+        node.add_mistake(
             "decisions are written from memory, but none are kept there",
             "remove `memory.count`, or `sqlite`, `ndjson`, `http` and `events`",
         );
@@ -37,24 +37,28 @@ pub(super) fn decisions(node: &Node<'_>, sections: SectionContext<'_>) -> Option
     Some((memory, sinks))
 }
 
-fn memory(node: &Node<'_>) -> Option<DecisionsConfig> {
+fn read_memory(node: &Node<'_>) -> Option<DecisionsConfig> {
     let mut fields = node.object()?;
     let mut config = DecisionsConfig::default();
-    config.count = fields.get("count", config.count, readers::integer(0..=MAX_COUNT));
+    config.count = fields.get("count", config.count, readers::integer(0..=COUNT_MAX));
     config.bytes = fields.get("size", config.bytes, readers::size(MIB..=64 * GIB));
     Some(config)
 }
 
-fn share(node: &Node<'_>) -> Option<Option<admittance_definitions::Share>> {
+fn read_share(node: &Node<'_>) -> Option<Option<admittance_definitions::Share>> {
     if node.json() == "0%" {
         return Some(None);
     }
     node.parse().map(Some)
 }
 
-fn sqlite(node: &Node<'_>) -> Option<SqliteConfig> {
+fn read_sqlite(node: &Node<'_>) -> Option<SqliteConfig> {
     let mut fields = node.object()?;
-    let file = fields.get_required("file", "write `file: /var/lib/admittance/decisions.db`", Node::file);
+    let file = fields.get_required(
+        "file",
+        "write `file: /var/lib/admittance/decisions.db`",
+        Node::file_path,
+    );
     let ages = readers::duration(HOUR..=10 * YEAR);
     let sizes = readers::size(MIB..=1024 * GIB);
     let keep = fields.get("keep", SqliteConfig::DEFAULT_KEEP, ages);
@@ -66,9 +70,9 @@ fn sqlite(node: &Node<'_>) -> Option<SqliteConfig> {
     })
 }
 
-fn ndjson(node: &Node<'_>) -> Option<NdjsonTarget> {
+fn read_ndjson(node: &Node<'_>) -> Option<NdjsonTarget> {
     let mut fields = node.object()?;
-    let file = fields.get_optional("file", Node::file);
+    let file = fields.get_optional("file", Node::file_path);
     let standard_output = fields.get("standardOutput", false, Node::boolean);
     match (file, standard_output) {
         (Some(file), false) => Some(NdjsonTarget::File(file)),
@@ -80,20 +84,20 @@ fn ndjson(node: &Node<'_>) -> Option<NdjsonTarget> {
     }
 }
 
-fn events(node: &Node<'_>, sections: SectionContext<'_>) -> Option<bool> {
+fn read_events(node: &Node<'_>, sections: SectionContext<'_>) -> Option<bool> {
     let is_on = node.boolean()?;
     if is_on {
-        sections.need_kubernetes(node);
+        sections.require_kubernetes(node);
     }
     Some(is_on)
 }
 
-fn http(node: &Node<'_>) -> Option<HttpConfig> {
+fn read_http(node: &Node<'_>) -> Option<HttpConfig> {
     let mut fields = node.object()?;
     let fix = "write `url: https://logs.example.com/decisions`";
-    let url = fields.get_required("url", fix, readers::parse_with(url));
-    let token_file = fields.get_optional("tokenFile", readers::file_with(token_file));
-    let ca = fields.get_optional("ca", pem_file(tls::certificates));
+    let url = fields.get_required("url", fix, readers::parse_with(parse_url));
+    let token_file = fields.get_optional("tokenFile", readers::file_with(check_token_file));
+    let ca = fields.get_optional("ca", pem_file_reader(tls::certificates));
     refuse_unencrypted_token(&mut fields, url.as_ref());
     Some(HttpConfig {
         url: url?,
@@ -112,21 +116,21 @@ fn refuse_unencrypted_token(fields: &mut Fields<'_>, url: Option<&Url>) {
         host => host == Some(Host::Domain("localhost")),
     };
     if url.scheme() == "http" && !is_local {
-        token.wrong(
+        token.add_mistake(
             "the token would be sent over the network in the clear",
             "write https:// in place of http://",
         );
     }
 }
 
-fn url(text: &str) -> Result<Url, String> {
+fn parse_url(text: &str) -> Result<Url, String> {
     let url = text.parse::<Url>().ok();
     url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.username().is_empty())
         .ok_or_else(|| format!("{text:?} is not a valid URL; write http:// or https:// and a host, without a user"))
 }
 
-fn token_file(path: &std::path::Path) -> Result<std::path::PathBuf, String> {
-    file::read_secret(path, MAX_TOKEN_BYTES)
+fn check_token_file(path: &std::path::Path) -> Result<std::path::PathBuf, String> {
+    file::read_secret(path, TOKEN_SIZE_MAX)
         .map(|_| path.to_owned())
         .map_err(|error| error.describe(path, "the token file"))
 }

@@ -5,7 +5,7 @@ use admittance_definitions::document::{Node, readers};
 
 use admittance_net::budget::BodyBudget;
 
-use super::{GIB, HOUR, KIB, MIB, duration};
+use super::{GIB, HOUR, KIB, MIB, read_duration};
 use crate::config::Limits;
 
 pub(super) fn limits(node: &Node<'_>, default: &Limits) -> Option<Limits> {
@@ -18,17 +18,17 @@ pub(super) fn limits(node: &Node<'_>, default: &Limits) -> Option<Limits> {
     Some(Limits {
         body,
         body_memory: fields.get_optional("bodyMemory", memory).or(default.body_memory),
-        body_timeout: fields.get("bodyTimeout", default.body_timeout, duration),
-        header_timeout: fields.get("headerTimeout", default.header_timeout, duration),
-        idle_timeout: fields.get("idleTimeout", default.idle_timeout, duration),
+        body_timeout: fields.get("bodyTimeout", default.body_timeout, read_duration),
+        header_timeout: fields.get("headerTimeout", default.header_timeout, read_duration),
+        idle_timeout: fields.get("idleTimeout", default.idle_timeout, read_duration),
         minimum_rate: fields.get("minimumRate", default.minimum_rate, readers::size(0..=GIB)),
         concurrency: fields.get("concurrency", default.concurrency, &count),
         streams: fields.get("streams", default.streams, &count),
-        stream_idle_timeout: fields.get("streamIdleTimeout", default.stream_idle_timeout, duration),
+        stream_idle_timeout: fields.get("streamIdleTimeout", default.stream_idle_timeout, read_duration),
         connections: fields.get_optional("connections", &count).or(default.connections),
-        request_timeout: fields.get("requestTimeout", default.request_timeout, duration),
+        request_timeout: fields.get("requestTimeout", default.request_timeout, read_duration),
         shutdown_delay: fields.get("shutdownDelay", default.shutdown_delay, delay),
-        shutdown_timeout: fields.get("shutdownTimeout", default.shutdown_timeout, duration),
+        shutdown_timeout: fields.get("shutdownTimeout", default.shutdown_timeout, read_duration),
     })
 }
 

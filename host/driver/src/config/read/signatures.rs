@@ -10,16 +10,16 @@ use admittance_watch::file;
 /// Reads the list of signature rules. An empty list is a mistake, because it would refuse all modules.
 pub(super) fn signatures(node: &Node<'_>) -> Option<SignaturePolicy> {
     let fix = "write [ { source: \"oci://registry/**\", keys: [ cosign.pub ] } ]";
-    node.filled_list_of(fix, rule).map(SignaturePolicy::new)
+    node.filled_list_of(fix, read_rule).map(SignaturePolicy::new)
 }
 
-fn rule(node: &Node<'_>) -> Option<SignatureRule> {
+fn read_rule(node: &Node<'_>) -> Option<SignatureRule> {
     let mut fields = node.object()?;
     let fix = "write `oci://registry/repository`, or `**` for all";
     let source = fields.get_required("source", fix, Node::parse::<SourcePattern>);
-    let requirement = match fields.present(&["keys", "keyless", "accept"]).as_slice() {
-        [("keys", node)] => public_keys(node).map(Requirement::Keys),
-        [("keyless", node)] => keyless(node).map(Requirement::Keyless),
+    let requirement = match fields.present_fields(&["keys", "keyless", "accept"]).as_slice() {
+        [("keys", node)] => read_public_keys(node).map(Requirement::Keys),
+        [("keyless", node)] => read_keyless(node).map(Requirement::Keyless),
         [("accept", node)] => node
             .one_of("value of `accept`", &[("Unsigned", ())])
             .map(|()| Requirement::Unsigned),
@@ -34,20 +34,20 @@ fn rule(node: &Node<'_>) -> Option<SignatureRule> {
     })
 }
 
-fn public_keys(node: &Node<'_>) -> Option<PublicKeys> {
+fn read_public_keys(node: &Node<'_>) -> Option<PublicKeys> {
     let fix = "name PEM files with public keys";
     let keys = node.filled_list_of(fix, readers::file_with(PublicKey::read))?;
     node.accept(PublicKeys::new(keys))
 }
 
-fn keyless(node: &Node<'_>) -> Option<Keyless> {
+fn read_keyless(node: &Node<'_>) -> Option<Keyless> {
     let mut fields = node.object()?;
     let fix = "write the e-mail address or the URI of the signer";
     let identity = fields.get_required("identity", fix, Node::parse::<IdentityPattern>);
     let fix = "write the URL of the issuer of the identity, https://token.actions.githubusercontent.com";
     let issuer = fields.get_required("issuer", fix, Node::parse::<IssuerUrl>);
     let fix = "name a trusted_root.json, or write `{ authorities: ..., signatureLog: ... }`";
-    let trust_root = fields.get_required("trustRoot", fix, trust_root);
+    let trust_root = fields.get_required("trustRoot", fix, read_trust_root);
     Some(Keyless {
         trust_root: trust_root?,
         identity: identity?,
@@ -56,11 +56,11 @@ fn keyless(node: &Node<'_>) -> Option<Keyless> {
 }
 
 /// Reads a trust root, which is either sigstore's `trusted_root.json` or the same content in PEM files.
-fn trust_root(node: &Node<'_>) -> Option<TrustRoot> {
+fn read_trust_root(node: &Node<'_>) -> Option<TrustRoot> {
     if node.json().is_string() {
         return readers::file_with(TrustRoot::read)(node);
     }
-    let pem = readers::file_with(pem_text);
+    let pem = readers::file_with(read_pem);
     let mut fields = node.object()?;
     let authorities = fields.get_required("authorities", "name a PEM file", &pem);
     let signature_log = fields.get_required("signatureLog", "name a PEM file", &pem);
@@ -69,8 +69,8 @@ fn trust_root(node: &Node<'_>) -> Option<TrustRoot> {
     node.accept(root)
 }
 
-fn pem_text(path: &Path) -> Result<String, String> {
+fn read_pem(path: &Path) -> Result<String, String> {
     /// The maximum size of `trusted_root.json`, in bytes.
-    const LARGEST: u64 = 1 << 20;
-    file::read_to_string(path, LARGEST).map_err(|error| format!("{}: {error}", path.display()))
+    const PEM_SIZE_MAX: u64 = 1 << 20;
+    file::read_to_string(path, PEM_SIZE_MAX).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -36,7 +36,7 @@ fn read_in(directory: &TempDir, text: &str) -> Result<Config, Vec<String>> {
     })
 }
 
-fn proxy(config: &Config) -> (Arc<dyn Dialect>, &UpstreamConfig) {
+fn dialect_and_upstream(config: &Config) -> (Arc<dyn Dialect>, &UpstreamConfig) {
     let front = &config.front;
     (front.dialect().unwrap(), front.upstream().unwrap())
 }
@@ -45,7 +45,7 @@ fn servers(config: &Config) -> Vec<String> {
     let proxy = config.front.downcast_ref::<ProxyConfig>();
     let servers = match proxy {
         Some(proxy) => &proxy.servers,
-        None => match &bcs::bcs(config).servers {
+        None => match &bcs::bcs_config(config).servers {
             SchedulersConfig::Listed(servers) => servers,
             SchedulersConfig::Discovered(_) => panic!("no servers are listed: {config:?}"),
         },
@@ -64,8 +64,11 @@ fn a_minimal_configuration_has_the_documented_defaults() {
     assert_eq!(config.listen.address, "127.0.0.1:8080".parse().unwrap());
     assert!(config.admin.is_none());
     assert_eq!(config.limits, Limits::default());
-    assert_eq!(proxy(&config).1.connect_timeout, Duration::from_secs(2));
-    assert_eq!(proxy(&config).1.response_timeout, Duration::from_secs(60));
+    assert_eq!(dialect_and_upstream(&config).1.connect_timeout, Duration::from_secs(2));
+    assert_eq!(
+        dialect_and_upstream(&config).1.response_timeout,
+        Duration::from_secs(60)
+    );
     assert_eq!(config.log, LogConfig::default());
     assert!(config.definitions.is_empty());
 }
@@ -85,9 +88,9 @@ fn a_webhook_server_has_no_upstream() {
             "{limits}"
         );
     }
-    let both = "dialect: { kubernetes: {} }\nupstream: { servers: [\"http://127.0.0.1:1\"] }";
+    let webhook_server_with_upstream = "dialect: { kubernetes: {} }\nupstream: { servers: [\"http://127.0.0.1:1\"] }";
     assert_eq!(
-        read(both).unwrap_err(),
+        read(webhook_server_with_upstream).unwrap_err(),
         ["upstream: the dialect `kubernetes` answers kube-apiserver and has no upstream"]
     );
     assert_eq!(
@@ -153,8 +156,8 @@ fn world_readable_private_keys_cause_warnings() {
              dialect: {{ gateway: {{ accounts: {{ sqlite: accounts.db }}, {part} }} }}"
         )
     };
-    type Make<'a> = &'a dyn Fn(&str) -> String;
-    let table: [(&str, Make<'_>); 7] = [
+    type MakeText<'a> = &'a dyn Fn(&str) -> String;
+    let table: [(&str, MakeText<'_>); 7] = [
         ("listen", &|key| format!("{MINIMAL}listen: {{ {} }}", tls(key))),
         ("admin", &|key| {
             format!("{MINIMAL}admin: {{ address: \"127.0.0.1:0\", {} }}", tls(key))
@@ -174,8 +177,8 @@ fn world_readable_private_keys_cause_warnings() {
             format!("{MINIMAL}tracing: {{ endpoint: \"http://127.0.0.1:1\", {} }}", tls(key))
         }),
     ];
-    for (name, text) in table {
-        let warnings = |key: &str| read_in(&directory, &text(key)).unwrap().warnings();
+    for (name, make_text) in table {
+        let warnings = |key: &str| read_in(&directory, &make_text(key)).unwrap().warnings();
         assert_eq!(warnings("own.key"), [""; 0], "{name}");
         let key_warnings = warnings("open.key");
         assert!(
@@ -248,10 +251,10 @@ log: { level: debug, format: json }
     assert_eq!(admin.address(), "127.0.0.1:9090".parse().unwrap());
     assert!(admin.tls().is_none() && admin.tokens().is_empty());
     assert_eq!(servers(&config), ["http://127.0.0.1:8081", "https://scheduler:8082"]);
-    assert_eq!(proxy(&config).1.connect_timeout, Duration::from_secs(1));
-    assert_eq!(proxy(&config).1.response_timeout, Duration::from_secs(3));
+    assert_eq!(dialect_and_upstream(&config).1.connect_timeout, Duration::from_secs(1));
+    assert_eq!(dialect_and_upstream(&config).1.response_timeout, Duration::from_secs(3));
     assert_eq!(
-        proxy(&config).1.health,
+        dialect_and_upstream(&config).1.health,
         Some(HealthCheck {
             path: "/healthz?x=1".parse().unwrap(),
             interval: Duration::from_secs(4),
@@ -290,7 +293,7 @@ log: { level: debug, format: json }
         config.history,
         HistoryConfig {
             directory: Some("/var/lib/admittance".into()),
-            keep: 3,
+            revisions_max: 3,
         }
     );
     let network = &config.catalog.network;
@@ -315,7 +318,10 @@ log: { level: debug, format: json }
     );
     assert!(matches!(config.namespaces, NamespacesConfig::Listed(_)));
     assert_eq!(config.cluster, None);
-    assert_eq!(config.resolve, [("sidecar.ns".to_owned(), "127.0.0.1:9443".to_owned())]);
+    assert_eq!(
+        config.webhook_addresses,
+        [("sidecar.ns".to_owned(), "127.0.0.1:9443".to_owned())]
+    );
     assert!(config.accepts_short_keys);
     assert_eq!(
         (config.log.level, config.log.format),
@@ -398,13 +404,13 @@ fn missing_required_keys_are_reported() {
 
 #[test]
 fn requests_match_the_configured_routes() {
-    let with = |route: &str| {
+    let read_route = |route: &str| {
         read(&format!(
             "upstream: {{ servers: [\"http://127.0.0.1:1\"] }}\ndialect: {{ rest: {{ routes: [{route}] }} }}"
         ))
     };
     let minimal_route = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
-    let dialect = with(&format!("{{ {minimal_route} }}"))
+    let dialect = read_route(&format!("{{ {minimal_route} }}"))
         .unwrap()
         .front
         .dialect()
@@ -440,7 +446,7 @@ fn requests_match_the_configured_routes() {
         ("get: { headers: [Range] }", ".get.headers[0]: `Range` can select"),
         ("methods: [GET]", ".methods: unknown field"),
     ] {
-        let mistakes = with(&format!("{{ {minimal_route}, {change} }}")).unwrap_err();
+        let mistakes = read_route(&format!("{{ {minimal_route}, {change} }}")).unwrap_err();
         let expected = format!("dialect.rest.routes[0]{expected}");
         assert!(
             matches!(mistakes.as_slice(), [mistake] if mistake.starts_with(&expected)),
@@ -453,7 +459,7 @@ fn requests_match_the_configured_routes() {
         ("UNLOCK", None),
         ("PROPFIND", None),
     ] {
-        let mistakes = with(&format!(
+        let mistakes = read_route(&format!(
             "{{ {} }}",
             minimal_route.replace("[PUT]", &format!("[{method}]"))
         ))
@@ -463,7 +469,8 @@ fn requests_match_the_configured_routes() {
         let expected = expected.map(|expected| format!("dialect.rest.routes[0].method[0]: {expected}"));
         assert_eq!(mistakes, expected.unwrap_or_default(), "{method}");
     }
-    let mistakes = with("{ method: [put], path: a, operation: MAKE, resource: { group: g }, kind: {} }").unwrap_err();
+    let mistakes =
+        read_route("{ method: [put], path: a, operation: MAKE, resource: { group: g }, kind: {} }").unwrap_err();
     for expected in [
         ".method[0]: ",
         ".operation: ",
@@ -533,10 +540,13 @@ fn requests_match_the_routes_of_the_nomad_example() {
     let describe_request = |method: &str, uri: &str, body: &str| {
         let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
         let head = request.into_parts().0;
-        let Class::Inspect(inspection) = proxy(&config).0.classify(&head) else {
+        let Class::Inspect(inspection) = dialect_and_upstream(&config).0.classify(&head) else {
             return "pass".to_owned();
         };
-        match proxy(&config).0.read(&head, &inspection, &body.to_owned().into()) {
+        match dialect_and_upstream(&config)
+            .0
+            .read_body(&head, &inspection, &body.to_owned().into())
+        {
             Ok(BodyReading::Nothing) => "nothing".to_owned(),
             Ok(BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. }) => format!(
                 "{} {} {}/{}{} {}",

@@ -7,10 +7,11 @@ use admittance_net::{
 use http::uri::PathAndQuery;
 
 use super::{
-    SectionContext, duration,
-    lists::{ListNode, list},
-    ports::pem_file,
-    zookeeper::path,
+    SectionContext,
+    lists::{ListNode, read_list},
+    ports::pem_file_reader,
+    read_duration,
+    zookeeper::read_path,
 };
 
 type UpstreamSection<'a> = (SchedulersConfig, UpstreamConfig, Vec<ListNode<'a>>);
@@ -20,7 +21,7 @@ pub(crate) fn upstream_section<'a>(
     sections: SectionContext<'_>,
 ) -> Option<UpstreamSection<'a>> {
     let fix = "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`, or `discover: {}` for schedulers of BCS";
-    fields.get_required("upstream", fix, |node| upstream(node, sections))
+    fields.get_required("upstream", fix, |node| read_upstream(node, sections))
 }
 
 pub(crate) fn refuse_discovery<T>(fields: &mut Fields<'_>, why: &str, fix: &str) -> Option<T> {
@@ -30,13 +31,13 @@ pub(crate) fn refuse_discovery<T>(fields: &mut Fields<'_>, why: &str, fix: &str)
 
 /// Reads the section `upstream`, which lists the servers or lets the driver discover them. Only schedulers can be
 /// discovered.
-fn upstream<'a>(node: &Node<'a>, sections: SectionContext<'_>) -> Option<UpstreamSection<'a>> {
+fn read_upstream<'a>(node: &Node<'a>, sections: SectionContext<'_>) -> Option<UpstreamSection<'a>> {
     let mut fields = node.object()?;
     let mut needs_authorities = false;
     let servers = if let Some(node) = fields.optional("discover") {
         let why = "`servers` and `discover` cannot both be set";
         fields.refuse("servers", why, "keep `servers` or `discover`");
-        let path = path(&node, SchedulersConfig::DEFAULT_PATH);
+        let path = read_path(&node, SchedulersConfig::DEFAULT_PATH);
         sections.ensembles.need_cluster(&node);
         path.map(SchedulersConfig::Discovered)
     } else {
@@ -46,21 +47,21 @@ fn upstream<'a>(node: &Node<'a>, sections: SectionContext<'_>) -> Option<Upstrea
         needs_authorities = servers.iter().flatten().any(UpstreamServer::is_tls);
         servers.map(SchedulersConfig::Listed)
     };
-    let config = reached(&mut fields, needs_authorities);
-    let lists = fields.get_or_default("lists", readers::list_of(list));
+    let config = read_upstream_config(&mut fields, needs_authorities);
+    let lists = fields.get_or_default("lists", readers::list_of(read_list));
     Some((servers?, config?, lists))
 }
 
 /// Reads the settings for connections to servers: TLS, timeouts and health checks.
-pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<UpstreamConfig> {
+pub(crate) fn read_upstream_config(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<UpstreamConfig> {
     let tls = client_tls(fields, needs_authorities);
     let (connect, response) = (
         UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
         UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
     );
-    let connect_timeout = fields.get("connectTimeout", connect, duration);
-    let response_timeout = fields.get("responseTimeout", response, duration);
-    let health = fields.get_optional("health", health);
+    let connect_timeout = fields.get("connectTimeout", connect, read_duration);
+    let response_timeout = fields.get("responseTimeout", response, read_duration);
+    let health = fields.get_optional("health", read_health);
     Some(UpstreamConfig {
         tls: tls?,
         connect_timeout,
@@ -72,14 +73,14 @@ pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Optio
 /// Reads a client's `tls`. By default, the client trusts the system's certificate authorities.
 pub(crate) fn client_tls(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<ClientTls> {
     if let Some(node) = fields.optional("tls") {
-        return upstream_tls(&node);
+        return read_upstream_tls(&node);
     }
     let trust = if needs_authorities {
         Trust::System
     } else {
         Trust::SystemAnd(None)
     };
-    let tls = tls::client(trust, None).map(ClientTls::from);
+    let tls = tls::client_config(trust, None).map(ClientTls::from);
     fields.node().accept(tls.map_err(with_advice))
 }
 
@@ -90,15 +91,15 @@ fn with_advice(error: TlsError) -> String {
     }
 }
 
-fn upstream_tls(node: &Node<'_>) -> Option<ClientTls> {
+fn read_upstream_tls(node: &Node<'_>) -> Option<ClientTls> {
     let before = node.mistake_count();
     let mut fields = node.object()?;
-    let ca = fields.get_optional("ca", pem_file(tls::certificates));
-    let certificate = fields.get_optional("certificate", pem_file(tls::certificates));
-    let key = fields.get_optional("key", pem_file(tls::private_key));
+    let ca = fields.get_optional("ca", pem_file_reader(tls::certificates));
+    let certificate = fields.get_optional("certificate", pem_file_reader(tls::certificates));
+    let key = fields.get_optional("key", pem_file_reader(tls::private_key));
     if fields.has("certificate") != fields.has("key") {
         let message = "a certificate and its key are only used together";
-        node.wrong(message, "name both, or neither");
+        node.add_mistake(message, "name both, or neither");
     }
     let server_name = fields.optional("serverName");
     // If the file of certificate authorities that is configured cannot be read, no settings are returned. Otherwise,
@@ -121,12 +122,12 @@ fn upstream_tls(node: &Node<'_>) -> Option<ClientTls> {
     node.parse_with(parse_server_name)
 }
 
-fn health(node: &Node<'_>) -> Option<HealthCheck> {
+fn read_health(node: &Node<'_>) -> Option<HealthCheck> {
     let mut fields = node.object()?;
     let fix = "write the path to GET, /healthz";
-    let path = fields.get_required("path", fix, readers::parse_with(health_path));
-    let interval = fields.get("interval", HealthCheck::DEFAULT_INTERVAL, duration);
-    let timeout = fields.get("timeout", HealthCheck::DEFAULT_TIMEOUT, duration);
+    let path = fields.get_required("path", fix, readers::parse_with(parse_health_path));
+    let interval = fields.get("interval", HealthCheck::DEFAULT_INTERVAL, read_duration);
+    let timeout = fields.get("timeout", HealthCheck::DEFAULT_TIMEOUT, read_duration);
     Some(HealthCheck {
         path: path?,
         interval,
@@ -135,7 +136,7 @@ fn health(node: &Node<'_>) -> Option<HealthCheck> {
     })
 }
 
-fn health_path(text: &str) -> Result<PathAndQuery, String> {
+fn parse_health_path(text: &str) -> Result<PathAndQuery, String> {
     match text.parse::<PathAndQuery>() {
         Ok(path) if text.starts_with('/') => Ok(path),
         _ => Err(format!("{text:?} is not a valid path: write /healthz")),

@@ -8,7 +8,7 @@ use admittance_watch::file::{self, SecretError};
 
 /// The session timeouts that the configuration may contain. The servers of an ensemble restrict them further.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
-const LONGEST_PASSWORD: usize = 4096;
+const PASSWORD_LENGTH_MAX: usize = 4096;
 
 /// The ZooKeeper ensembles that have a section in the configuration file. An invalid section counts too.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl ConfiguredEnsembles {
 
     pub(crate) fn need_cluster(self, node: &Node<'_>) {
         if !self.has_cluster {
-            node.wrong(
+            node.add_mistake(
                 "`zookeeper.cluster` is not configured",
                 "write `zookeeper: { cluster: { servers: [ \"127.0.0.1:2181\" ] } }`",
             );
@@ -42,7 +42,7 @@ impl ConfiguredEnsembles {
 
     pub(crate) fn need_any(self, node: &Node<'_>) {
         if !self.has_any {
-            node.wrong(
+            node.add_mistake(
                 "`zookeeper` is not configured",
                 "write `zookeeper: { service: { servers: [ \"127.0.0.1:2181\" ] } }`",
             );
@@ -50,7 +50,7 @@ impl ConfiguredEnsembles {
     }
 }
 
-pub(crate) fn path(node: &Node<'_>, default: &str) -> Option<NodePath> {
+pub(crate) fn read_path(node: &Node<'_>, default: &str) -> Option<NodePath> {
     let mut fields = node.object()?;
     match fields.optional("path") {
         Some(node) => node.parse(),
@@ -61,12 +61,12 @@ pub(crate) fn path(node: &Node<'_>, default: &str) -> Option<NodePath> {
 pub(super) fn zookeeper(node: &Node<'_>) -> Option<ZooKeeperConfig> {
     let mut fields = node.object()?;
     Some(ZooKeeperConfig {
-        cluster: fields.get_optional("cluster", ensemble),
-        service: fields.get_optional("service", ensemble),
+        cluster: fields.get_optional("cluster", read_ensemble),
+        service: fields.get_optional("service", read_ensemble),
     })
 }
 
-fn ensemble(node: &Node<'_>) -> Option<EnsembleConfig> {
+fn read_ensemble(node: &Node<'_>) -> Option<EnsembleConfig> {
     let fix = "write [ \"10.0.0.1:2181\" ]";
     let mut fields = node.object()?;
     let servers = readers::filled_list_of(fix, Node::parse::<EnsembleServer>);
@@ -74,7 +74,7 @@ fn ensemble(node: &Node<'_>) -> Option<EnsembleConfig> {
     let chroot = fields.get_optional("chroot", readers::text);
     let chroot_node = fields.optional("chroot");
     let session_timeout = fields.get_optional("sessionTimeout", readers::duration(SESSION_TIMEOUTS));
-    let digest = fields.get_optional("digest", digest);
+    let digest = fields.get_optional("digest", read_digest);
     let servers = EnsembleAddress::new(servers?, chroot);
     let mut config = EnsembleConfig::new(chroot_node.as_ref().unwrap_or(node).accept(servers)?);
     config.session_timeout = session_timeout.unwrap_or(config.session_timeout);
@@ -82,13 +82,13 @@ fn ensemble(node: &Node<'_>) -> Option<EnsembleConfig> {
     Some(config)
 }
 
-fn digest(node: &Node<'_>) -> Option<ZooKeeperDigest> {
+fn read_digest(node: &Node<'_>) -> Option<ZooKeeperDigest> {
     let mut fields = node.object()?;
     let fix = "name the user; `\"\"` is the one without a name";
-    let user = fields.get_required("user", fix, |node| node.accept(user(node.string()?)));
+    let user = fields.get_required("user", fix, |node| node.accept(parse_user(node.string()?)));
     // User and password may both be empty, because bcs-mesos-driver can be built with empty ones.
     let may_be_empty = user.as_ref().is_some_and(String::is_empty);
-    let password = readers::file_with(|path| password(path, may_be_empty));
+    let password = readers::file_with(|path| read_password(path, may_be_empty));
     let password = if may_be_empty {
         Some(fields.get("passwordFile", String::new(), password))
     } else {
@@ -97,7 +97,7 @@ fn digest(node: &Node<'_>) -> Option<ZooKeeperDigest> {
     Some(ZooKeeperDigest::new(user?, password?))
 }
 
-fn user(text: &str) -> Result<String, String> {
+fn parse_user(text: &str) -> Result<String, String> {
     if text.contains(':') {
         Err(format!("{text:?} is not a valid user: a name has no colon"))
     } else {
@@ -105,9 +105,9 @@ fn user(text: &str) -> Result<String, String> {
     }
 }
 
-pub(crate) fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
+pub(crate) fn read_password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let name = path.display();
-    let size_max = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX);
+    let size_max = u64::try_from(PASSWORD_LENGTH_MAX).unwrap_or(u64::MAX);
     let secret = file::read_secret_to_string(path, size_max).map_err(|error| match error {
         SecretError::Unreadable(error) => format!("{name} cannot be read: {error}"),
         SecretError::WorldReadable => {
@@ -116,7 +116,7 @@ pub(crate) fn password(path: &Path, may_be_empty: bool) -> Result<String, String
     })?;
     // A line break at the end of the file is not part of the password, but spaces at the end are.
     let text = secret.trim_end_matches(['\r', '\n']);
-    if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n']) {
+    if (text.is_empty() && !may_be_empty) || text.len() + 2 > PASSWORD_LENGTH_MAX || text.contains(['\r', '\n']) {
         return Err(format!("{name} contains no password: write it on one line"));
     }
     Ok(text.to_owned())

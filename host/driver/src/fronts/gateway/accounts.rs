@@ -8,17 +8,17 @@ use admittance_definitions::document::{Node, readers};
 use admittance_gateway::accounts::{AccountsConfig, DatabaseConfig, KeyFile, MySqlConfig, Secret};
 use admittance_net::tls;
 
-use crate::config::read::zookeeper::password;
+use crate::config::read::zookeeper::read_password;
 
 /// The allowed lifetimes of a register token.
 const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 60 * 60);
 
-pub(super) fn accounts(node: &Node<'_>) -> Option<AccountsConfig> {
+pub(super) fn read_accounts(node: &Node<'_>) -> Option<AccountsConfig> {
     let mut fields = node.object()?;
-    let database = match fields.present(&["sqlite", "mysql"]).as_slice() {
-        [("sqlite", node)] => sqlite(node).map(DatabaseConfig::Sqlite),
-        [("mysql", node)] => mysql(node).map(DatabaseConfig::MySql),
+    let database = match fields.present_fields(&["sqlite", "mysql"]).as_slice() {
+        [("sqlite", node)] => read_sqlite(node).map(DatabaseConfig::Sqlite),
+        [("mysql", node)] => read_mysql(node).map(DatabaseConfig::MySql),
         _ => {
             let fix = "write one of `sqlite: accounts.db` and `mysql: { ... }`";
             node.reject("exactly one database is required", fix)
@@ -40,7 +40,7 @@ pub(super) fn accounts(node: &Node<'_>) -> Option<AccountsConfig> {
     let creates_key = key_node.is_none();
     let key_file = match (key_node, &database) {
         (Some(node), _) => {
-            let path = node.file()?;
+            let path = node.file_path()?;
             node.accept(KeyFile::read(&path).map(drop))?;
             path
         }
@@ -68,8 +68,8 @@ pub(super) fn accounts(node: &Node<'_>) -> Option<AccountsConfig> {
     })
 }
 
-fn sqlite(node: &Node<'_>) -> Option<PathBuf> {
-    let path = node.file()?;
+fn read_sqlite(node: &Node<'_>) -> Option<PathBuf> {
+    let path = node.file_path()?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
         let message = format!("the directory {} does not exist", directory.display());
@@ -79,14 +79,14 @@ fn sqlite(node: &Node<'_>) -> Option<PathBuf> {
     Some(path)
 }
 
-fn mysql(node: &Node<'_>) -> Option<MySqlConfig> {
+fn read_mysql(node: &Node<'_>) -> Option<MySqlConfig> {
     let mut fields = node.object()?;
-    let server = fields.get_required("server", "write 10.0.0.5:3306", readers::parse_with(server));
+    let server = fields.get_required("server", "write 10.0.0.5:3306", readers::parse_with(parse_server));
     let database = fields.get_required("database", "write the name of the database", readers::text);
     let user = fields.get_required("user", "write the name of the user", readers::text);
-    let password = readers::file_with(|path| password(path, false));
+    let password = readers::file_with(|path| read_password(path, false));
     let password = fields.get_optional("passwordFile", password);
-    let ca = fields.get_optional("ca", readers::file_with(authorities));
+    let ca = fields.get_optional("ca", readers::file_with(check_authorities));
     let (host, port) = server?;
     Some(MySqlConfig {
         host,
@@ -98,12 +98,12 @@ fn mysql(node: &Node<'_>) -> Option<MySqlConfig> {
     })
 }
 
-fn authorities(path: &Path) -> Result<PathBuf, String> {
+fn check_authorities(path: &Path) -> Result<PathBuf, String> {
     tls::certificates(path).map_err(|error| error.to_string())?;
     Ok(path.to_owned())
 }
 
-fn server(text: &str) -> Result<(String, u16), String> {
+fn parse_server(text: &str) -> Result<(String, u16), String> {
     let server_error = || format!("{text:?} is not a valid server: write a host, or a host and a port, 10.0.0.5:3306");
     let authority: http::uri::Authority = text.parse().map_err(|_| server_error())?;
     if authority.as_str().contains('@') || authority.host().is_empty() {

@@ -5,15 +5,15 @@ use admittance_gateway::roles::{AllowedRights, Danger, RoleTable, RolesConfig, S
 use admittance_net::listener::is_loopback_host;
 use http::uri::Scheme;
 
-use crate::config::read::{upstream, url};
+use crate::config::read::{parse_url, upstream};
 
 pub(super) fn roles(node: &Node<'_>) -> Option<RolesConfig> {
     let mut fields = node.object()?;
     let allowed = fields.get_or_default("allow", readers::list_of(Node::word::<Danger>));
     let allowed = AllowedRights(allowed.into_iter().collect());
-    let file = |node: &Node<'_>| node.accept_read(RoleTable::read(&node.file()?, &allowed));
+    let file = |node: &Node<'_>| node.accept_read(RoleTable::read(&node.file_path()?, &allowed));
     let file = fields.get_optional("file", file);
-    let subscription = fields.get_optional("subscription", subscription);
+    let subscription = fields.get_optional("subscription", read_subscription);
     Some(RolesConfig {
         file,
         subscription,
@@ -21,7 +21,7 @@ pub(super) fn roles(node: &Node<'_>) -> Option<RolesConfig> {
     })
 }
 
-fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
+fn read_subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
     let mut fields = node.object()?;
     let example = "wss://auth.example.com";
     let parse_url = |text: &str| {
@@ -30,7 +30,7 @@ fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
             Some(rest) => format!("http{rest}"),
             None => text.to_owned(),
         };
-        let url = url(&text, SubscriptionConfig::DEFAULT_PATH, example)?;
+        let url = parse_url(&text, SubscriptionConfig::DEFAULT_PATH, example)?;
         if url.scheme() != Some(&Scheme::HTTPS) && !is_loopback_host(&url) {
             return Err(format!(
                 "the roles and the secret would be sent unencrypted: write {example}"
@@ -42,7 +42,7 @@ fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
     let fix = "write the code by which the authorization system knows the gateway";
     let app_code = fields.get_required("appCode", fix, readers::text);
     let fix = "write the secret of the code to a file, and name the file";
-    let secret_file = fields.get_required("secretFile", fix, readers::file_with(secret_file));
+    let secret_file = fields.get_required("secretFile", fix, readers::file_with(check_secret_file));
     let needs_authorities = url.as_ref().is_some_and(|url| url.scheme() == Some(&Scheme::HTTPS));
     let tls = upstream::client_tls(&mut fields, needs_authorities);
     Some(SubscriptionConfig {
@@ -53,7 +53,7 @@ fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
     })
 }
 
-fn secret_file(path: &Path) -> Result<PathBuf, String> {
+fn check_secret_file(path: &Path) -> Result<PathBuf, String> {
     let secret = SubscriptionConfig::read_secret(path);
     secret.map_err(|reason| format!("{}: {reason}", path.display()))?;
     Ok(path.to_owned())

@@ -13,15 +13,15 @@ use admittance_net::upstream::UpstreamServer;
 use admittance_watch::file;
 use http::HeaderValue;
 
-use super::{accounts::accounts, roles};
+use super::{accounts::read_accounts, roles};
 use crate::config::{
     ListenConfig, SectionContext, node_path,
-    read::{HOUR, duration, upstream, url},
+    read::{HOUR, parse_url, read_duration, upstream},
 };
 
 pub(super) fn gateway(node: &Node<'_>, sections: SectionContext<'_>) -> Option<GatewayConfig> {
     let mut fields = node.object()?;
-    let clusters = fields.get_or_default("clusters", clusters);
+    let clusters = fields.get_or_default("clusters", read_clusters);
     let discovery = fields.get_optional("discover", |node| {
         let path = node_path(node, GatewayConfig::DEFAULT_PATH)?;
         sections.ensembles.need_any(node);
@@ -35,25 +35,25 @@ pub(super) fn gateway(node: &Node<'_>, sections: SectionContext<'_>) -> Option<G
     if !fields.has("clusters") && !fields.has("discover") && !fields.has("accounts") {
         let fix = "write `clusters: { BCS-MESOS-10001: [ \"http://10.0.0.5:8090\" ] }`, or `discover: {}`, or \
                    `accounts: { sqlite: accounts.db }` for users and clusters of Kubernetes alone";
-        node.wrong("no drivers are configured", fix);
+        node.add_mistake("no drivers are configured", fix);
     }
-    let drivers = upstream::reached(&mut fields, clusters.values().flatten().any(UpstreamServer::is_tls));
+    let drivers = upstream::read_upstream_config(&mut fields, clusters.values().flatten().any(UpstreamServer::is_tls));
     let has_accounts = fields.has("accounts");
-    let tokens = fields.get_optional("tokens", |node| tokens(node, has_accounts));
-    let accounts = fields.get_optional("accounts", accounts);
+    let tokens = fields.get_optional("tokens", |node| read_tokens(node, has_accounts));
+    let accounts = fields.get_optional("accounts", read_accounts);
     let roles = fields.get_optional("roles", roles::roles);
     if let Some(node) = fields.optional("roles")
         && !has_accounts
     {
         let message = "roles are of the users of the gateway, who are in its database";
-        node.wrong(message, "remove it, or write `accounts`");
+        node.add_mistake(message, "remove it, or write `accounts`");
     }
-    let peers = fields.get_optional("peers", |node| peers(node, sections.listen));
+    let peers = fields.get_optional("peers", |node| read_peers(node, sections.listen));
     if let Some(node) = fields.optional("peers")
         && !has_accounts
     {
         let message = "gateways share the tunnels of agents, and there are none without `accounts`";
-        node.wrong(message, "remove it, or write `accounts`");
+        node.add_mistake(message, "remove it, or write `accounts`");
     }
     let groups = readers::list_of(Node::parse::<ApiGroup>);
     let plain_groups = fields.get_or_default("customResourceGroups", groups);
@@ -75,14 +75,14 @@ pub(super) fn gateway(node: &Node<'_>, sections: SectionContext<'_>) -> Option<G
     })
 }
 
-fn peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
+fn read_peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
     let mut fields = node.object()?;
     let fix = "write a secret with `openssl rand -base64 32 > peers.secret`, and name the file";
     let secrets = fields.get_required("secretFile", fix, readers::file_with(PeerSecrets::read));
     let tls = upstream::client_tls(&mut fields, listen.tls.is_some());
     if listen.tls.is_none() && !listen.address.ip().is_loopback() {
         let message = "other machines' gateways connect only with TLS";
-        node.wrong(message, "configure `listen.tls`");
+        node.add_mistake(message, "configure `listen.tls`");
     }
     Some(PeersConfig {
         secrets: secrets?,
@@ -90,25 +90,25 @@ fn peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
     })
 }
 
-fn clusters(node: &Node<'_>) -> Option<BTreeMap<ClusterId, Vec<UpstreamServer>>> {
+fn read_clusters(node: &Node<'_>) -> Option<BTreeMap<ClusterId, Vec<UpstreamServer>>> {
     let mut clusters = BTreeMap::new();
     for (id, node) in node.map()? {
-        let id = node.accept(ClusterId::of_node(id));
+        let id = node.accept(ClusterId::from_node_name(id));
         let servers = node.filled_list_of("write [ \"http://10.0.0.5:8090\" ]", Node::parse);
         clusters.extend(id.zip(servers));
     }
     Some(clusters)
 }
 
-fn tokens(node: &Node<'_>, has_accounts: bool) -> Option<TokensConfig> {
+fn read_tokens(node: &Node<'_>, has_accounts: bool) -> Option<TokensConfig> {
     let mut fields = node.object()?;
-    let sources = fields.present(&["file", "endpoint", "accounts"]);
+    let sources = fields.present_fields(&["file", "endpoint", "accounts"]);
     match sources.as_slice() {
         [("file", node)] => {
-            let table = node.accept_read(TokenTable::read(&node.file()?));
+            let table = node.accept_read(TokenTable::read(&node.file_path()?));
             table.map(TokensConfig::File)
         }
-        [("endpoint", node)] => endpoint(node).map(Box::new).map(TokensConfig::Endpoint),
+        [("endpoint", node)] => read_endpoint(node).map(Box::new).map(TokensConfig::Endpoint),
         [("accounts", node)] => {
             node.object()?.refuse_all();
             if !has_accounts {
@@ -124,15 +124,15 @@ fn tokens(node: &Node<'_>, has_accounts: bool) -> Option<TokensConfig> {
     }
 }
 
-fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
+fn read_endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
     let mut fields = node.object()?;
     let example = "https://usermanager:8080";
-    let parse_url = |text: &str| url(text, EndpointConfig::DEFAULT_PATH, example);
+    let parse_url = |text: &str| parse_url(text, EndpointConfig::DEFAULT_PATH, example);
     let url = fields.get_required("url", &format!("write {example}"), readers::parse_with(parse_url));
     let needs_authorities = url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
     let tls = upstream::client_tls(&mut fields, needs_authorities);
-    let token_file = fields.get_optional("tokenFile", readers::file_with(token_file));
-    let timeout = fields.get("timeout", EndpointConfig::DEFAULT_TIMEOUT, duration);
+    let token_file = fields.get_optional("tokenFile", readers::file_with(check_token_file));
+    let timeout = fields.get("timeout", EndpointConfig::DEFAULT_TIMEOUT, read_duration);
     // `0s` is allowed, because it turns the cache off.
     let cache_times = readers::duration(Duration::ZERO..=HOUR);
     let cache = fields.get("cache", EndpointConfig::DEFAULT_CACHE, cache_times);
@@ -148,7 +148,7 @@ fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
     })
 }
 
-fn token_file(path: &Path) -> Result<PathBuf, String> {
+fn check_token_file(path: &Path) -> Result<PathBuf, String> {
     const TOKEN_SIZE_MAX: u64 = 4096;
     let name = path.display();
     let text =

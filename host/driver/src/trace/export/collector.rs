@@ -7,7 +7,7 @@ use std::{
 use admittance_net::{
     bearer::read_header,
     causes::chain,
-    upstream::{UpstreamConnector, connector},
+    upstream::{UpstreamConnector, new_connector},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -36,7 +36,7 @@ impl CollectorClient {
     /// Returns a client that connects when it sends its first request. Must be called within a tokio runtime.
     pub(super) fn new(config: TracingConfig, timeout: Duration) -> Self {
         Self {
-            client: Client::builder(TokioExecutor::new()).build(connector(config.tls, timeout)),
+            client: Client::builder(TokioExecutor::new()).build(new_connector(config.tls, timeout)),
             runtime: Handle::current(),
             headers: config.headers,
             timeout,
@@ -66,7 +66,7 @@ impl CollectorClient {
     }
 
     /// Logs when requests to the collector begin to fail, and when they succeed again.
-    fn report(&self, failure: Option<String>) {
+    fn report_failure(&self, failure: Option<String>) {
         match (failure, self.is_failing.load(Ordering::Relaxed)) {
             (Some(reason), false) => {
                 tracing::warn!("the collector of traces does not accept spans: {reason}");
@@ -85,7 +85,7 @@ impl CollectorClient {
 impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let response = self.send(request).await;
-        self.report(match &response {
+        self.report_failure(match &response {
             Ok(response) if response.status().is_success() => None,
             Ok(response) => Some(format!("it answers {}", response.status())),
             Err(reason) => Some(reason.clone()),

@@ -11,7 +11,7 @@ use http::Uri;
 use super::TracesError;
 use crate::config::{TracingConfig, TracingProtocol};
 
-const DISABLED: &str = "OTEL_SDK_DISABLED";
+const DISABLED_VARIABLE: &str = "OTEL_SDK_DISABLED";
 const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
@@ -22,35 +22,35 @@ const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER
 /// Returns the maximum number of spans that wait for the collector. Further spans are dropped.
 pub(super) fn queue_size() -> usize {
     /// The default: 16,384 spans. Several thousand requests produce as many, and they take a few MiB of memory.
-    const DEFAULT: usize = 16 * 1024;
+    const DEFAULT_QUEUE_SIZE: usize = 16 * 1024;
     let configured_size = env::var(QUEUE_SIZE).ok().and_then(|size| size.parse().ok());
-    configured_size.unwrap_or(DEFAULT)
+    configured_size.unwrap_or(DEFAULT_QUEUE_SIZE)
 }
 
 /// Completes the configuration of the export from environment variables; returns `None` if nothing is exported.
-pub(super) fn complete(config: Option<TracingConfig>) -> Result<Option<TracingConfig>, TracesError> {
-    complete_with(config, |name| env::var(name).ok().filter(|value| !value.is_empty()))
+pub(super) fn with_environment(config: Option<TracingConfig>) -> Result<Option<TracingConfig>, TracesError> {
+    with_variables(config, |name| env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
-fn complete_with(
+fn with_variables(
     config: Option<TracingConfig>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<TracingConfig>, TracesError> {
-    if variable(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+    if variable(DISABLED_VARIABLE).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         return Ok(None);
     }
     let find_first = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
     let config = match config {
         Some(config) => Some(config),
         None if variable(EXPORTER).is_some_and(|name| name == "none") => None,
-        None => match endpoint(&variable)? {
+        None => match read_endpoint(&variable)? {
             Some(endpoint) => Some(TracingConfig {
                 endpoint,
-                protocol: find_first(PROTOCOLS).map_or(Ok(TracingProtocol::default()), protocol)?,
+                protocol: find_first(PROTOCOLS).map_or(Ok(TracingProtocol::default()), parse_protocol)?,
                 headers: Vec::new(),
                 sampling: None,
                 timeout: None,
-                tls: ClientTls::from(tls::client(Trust::SystemAnd(None), None)?),
+                tls: ClientTls::from(tls::client_config(Trust::SystemAnd(None), None)?),
             }),
             None => None,
         },
@@ -59,14 +59,14 @@ fn complete_with(
         return Ok(None);
     };
     if config.timeout.is_none() {
-        config.timeout = find_first(TIMEOUTS).map(timeout).transpose()?;
+        config.timeout = find_first(TIMEOUTS).map(parse_timeout).transpose()?;
     }
     Ok(Some(config))
 }
 
 /// Returns the URL of the collector. It is the value of `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` as it is, or else that of
 /// `OTEL_EXPORTER_OTLP_ENDPOINT` with the path for traces appended.
-fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
+fn read_endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
     let setting = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
         (Some(url), _) => (TRACES_ENDPOINT, url),
         (None, Some(url)) => (
@@ -87,12 +87,12 @@ fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, Tr
     }
 }
 
-fn protocol((name, value): (&'static str, String)) -> Result<TracingProtocol, TracesError> {
+fn parse_protocol((name, value): (&'static str, String)) -> Result<TracingProtocol, TracesError> {
     let protocol = value.parse::<TracingProtocol>();
     protocol.map_err(|error| variable_error(name, format!("{error}, and the collector's port for HTTP, 4318")))
 }
 
-fn timeout((name, value): (&'static str, String)) -> Result<Duration, TracesError> {
+fn parse_timeout((name, value): (&'static str, String)) -> Result<Duration, TracesError> {
     match value.parse() {
         Ok(milliseconds) => Ok(Duration::from_millis(milliseconds)),
         Err(_) => Err(variable_error(
@@ -117,7 +117,7 @@ mod tests {
             let pair = variables.iter().find(|(key, _)| *key == name);
             pair.map(|(_, value)| (*value).to_owned())
         };
-        match complete_with(None, variable) {
+        match with_variables(None, variable) {
             Ok(config) => Ok(config.map(|config| (config.endpoint.to_string(), config.protocol, config.timeout))),
             Err(error) => Err(error.to_string()),
         }
@@ -144,7 +144,7 @@ mod tests {
                 &[(ENDPOINT, url), (PROTOCOLS[1], "http/json"), (TIMEOUTS[1], "1500")],
                 Some((traces, HttpJson, Some(Duration::from_millis(1500)))),
             ),
-            (&[(ENDPOINT, url), (DISABLED, "TRUE")], None),
+            (&[(ENDPOINT, url), (DISABLED_VARIABLE, "TRUE")], None),
             (&[(ENDPOINT, url), (EXPORTER, "none")], None),
         ] {
             let expected = expected.map(|(url, protocol, timeout)| (url.to_owned(), protocol, timeout));

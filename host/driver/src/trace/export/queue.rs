@@ -20,26 +20,26 @@ use crate::metric_names::SPANS as EXPORTED;
 #[derive(Debug)]
 pub(super) struct SpanQueue {
     size: usize,
-    waiting: AtomicUsize,
+    waiting_count: AtomicUsize,
 }
 
 impl SpanQueue {
     pub(super) fn new(size: usize) -> Self {
         Self {
             size,
-            waiting: AtomicUsize::new(0),
+            waiting_count: AtomicUsize::new(0),
         }
     }
 
-    fn enter(&self) -> bool {
+    fn try_reserve(&self) -> bool {
         let one_more = |waiting| (waiting < self.size).then_some(waiting + 1);
-        self.waiting
+        self.waiting_count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
             .is_ok()
     }
 
-    fn leave(&self, count: usize) {
-        self.waiting.fetch_sub(count, Ordering::Relaxed);
+    fn release(&self, count: usize) {
+        self.waiting_count.fetch_sub(count, Ordering::Relaxed);
     }
 }
 
@@ -65,7 +65,7 @@ impl SpanProcessor for QueuedSpans {
         if !span.span_context.is_sampled() {
             return;
         }
-        if self.queue.enter() {
+        if self.queue.try_reserve() {
             self.processor.on_end(span);
         } else {
             counter!(EXPORTED, "result" => "dropped").increment(1);
@@ -101,7 +101,7 @@ impl<E: SpanExporter> SpanExporter for CountingExporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len();
         let result = self.exporter.export(batch).await;
-        self.queue.leave(count);
+        self.queue.release(count);
         let name = if result.is_ok() { "exported" } else { "failed" };
         counter!(EXPORTED, "result" => name).increment(count as u64);
         result

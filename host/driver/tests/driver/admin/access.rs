@@ -18,38 +18,38 @@ use tokio_rustls::TlsConnector;
 
 use super::guest::Guest;
 use crate::{
-    harness::{RunningDriver, Setup, echo, loopback, soon, text},
-    tls::{FileAuthority, until},
+    harness::{RunningDriver, Setup, echo_upstream, loopback, status_and_text, within_timeout},
+    tls::{FileAuthority, wait_until},
 };
 
-const READER: &str = "the-token-of-who-reads";
-const STEERER: &str = "the-token-of-who-steers";
+const READER_TOKEN: &str = "the-token-of-who-reads";
+const STEERER_TOKEN: &str = "the-token-of-who-steers";
 
-fn token(name: &str, role: AdminRole, text: &str) -> AdminToken {
+fn admin_token(name: &str, role: AdminRole, text: &str) -> AdminToken {
     AdminToken {
         name: name.to_owned(),
         role,
-        source: TokenSource::Digest(TokenDigest::of(text)),
+        source: TokenSource::Digest(TokenDigest::of_token(text)),
     }
 }
 
-fn tokens() -> Vec<AdminToken> {
+fn admin_tokens() -> Vec<AdminToken> {
     vec![
-        token("board", AdminRole::Read, READER),
-        token("ci", AdminRole::Admin, STEERER),
+        admin_token("board", AdminRole::Read, READER_TOKEN),
+        admin_token("ci", AdminRole::Admin, STEERER_TOKEN),
     ]
 }
 
-fn everywhere() -> SocketAddr {
+fn all_interfaces() -> SocketAddr {
     ([0, 0, 0, 0], 0).into()
 }
 
-async fn reply(driver: &RunningDriver, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+async fn reply_from_admin(driver: &RunningDriver, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    text(driver.send_to_admin(request.body(Body::empty()).unwrap()).await).await
+    status_and_text(driver.send_to_admin(request.body(Body::empty()).unwrap()).await).await
 }
 
 enum AdminPortAccess {
@@ -62,13 +62,13 @@ enum AdminPortAccess {
 }
 
 impl AdminPortAccess {
-    async fn open(&self) -> RunningDriver {
+    async fn start_driver(&self) -> RunningDriver {
         let config = match self {
             Self::Open => AdminConfig::new(loopback()),
-            Self::Closed => AdminConfig::new(everywhere()),
-            Self::Guarded => AdminConfig::new(loopback()).with_tokens(tokens()).unwrap(),
+            Self::Closed => AdminConfig::new(all_interfaces()),
+            Self::Guarded => AdminConfig::new(loopback()).with_tokens(admin_tokens()).unwrap(),
         };
-        Setup::new(&[echo().await]).admin(config).start().await
+        Setup::new(&[echo_upstream().await]).admin(config).start().await
     }
 }
 
@@ -78,9 +78,9 @@ impl AdminPortAccess {
 async fn readers_do_not_see_granted_values() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("x.wasm"), Guest::default().component()).unwrap();
-    let config = AdminConfig::new(loopback()).with_tokens(tokens()).unwrap();
-    let setup = Setup::new(&[echo().await]).admin(config);
-    let driver = setup.steered(directory.path()).start().await;
+    let config = AdminConfig::new(loopback()).with_tokens(admin_tokens()).unwrap();
+    let setup = Setup::new(&[echo_upstream().await]).admin(config);
+    let driver = setup.with_definition_files(directory.path()).start().await;
     let call = async |token: &str, method: &str, path: &str, body: &str| {
         let authorization = format!("Bearer {token}");
         let request = Request::builder()
@@ -89,7 +89,7 @@ async fn readers_do_not_see_granted_values() {
             .header("authorization", authorization)
             .body(Body::from(body.to_owned()))
             .unwrap();
-        text(driver.send_to_admin(request).await).await
+        status_and_text(driver.send_to_admin(request).await).await
     };
     for value in ["s3cret-one", "s3cret-two"] {
         let chain = format!(
@@ -97,19 +97,19 @@ async fn readers_do_not_see_granted_values() {
              rules: [{{ operations: [CREATE], kinds: [application] }}]\n  stages:\n  - name: s # stays\n    \
              plugin: {{ source: \"file:../x.wasm\", allow: {{ environment: {{ KEY: {value} }} }} }}\n"
         );
-        let (status, body) = call(STEERER, "POST", "/v1/definitions", &chain).await;
+        let (status, body) = call(STEERER_TOKEN, "POST", "/v1/definitions", &chain).await;
         assert_eq!(status, 200, "{body}");
     }
-    let live: Value = serde_json::from_str(&call(STEERER, "GET", "/v1/history", "").await.1).unwrap();
-    let number = live["revisions"][0]["number"].as_u64().unwrap();
+    let history: Value = serde_json::from_str(&call(STEERER_TOKEN, "GET", "/v1/history", "").await.1).unwrap();
+    let revision = history["revisions"][0]["number"].as_u64().unwrap();
     for path in [
         "/v1/definitions".to_owned(),
         "/v1/definitions/AdmissionChain/a".to_owned(),
-        format!("/v1/history/{number}"),
-        format!("/v1/diff?from={}&to={number}", number - 2),
+        format!("/v1/history/{revision}"),
+        format!("/v1/diff?from={}&to={revision}", revision - 2),
         "/v1/status".to_owned(),
     ] {
-        let (status, body) = call(READER, "GET", &path, "").await;
+        let (status, body) = call(READER_TOKEN, "GET", &path, "").await;
         assert_eq!(status, 200, "{path}: {body}");
         assert!(!body.contains("s3cret"), "{path}: {body}");
         if path != "/v1/status" {
@@ -117,19 +117,19 @@ async fn readers_do_not_see_granted_values() {
                 body.contains("[redacted]") && body.contains("# stays"),
                 "{path}: {body}"
             );
-            let (_, body) = call(STEERER, "GET", &path, "").await;
+            let (_, body) = call(STEERER_TOKEN, "GET", &path, "").await;
             assert!(body.contains("s3cret-two"), "{path}: {body}");
         }
     }
-    let path = format!("/v1/diff?from={}&to={number}", number - 1);
-    let (_, body) = call(READER, "GET", &path, "").await;
+    let path = format!("/v1/diff?from={}&to={revision}", revision - 1);
+    let (_, body) = call(READER_TOKEN, "GET", &path, "").await;
     assert!(!body.contains("s3cret"), "{body}");
 }
 
 #[tokio::test]
 async fn each_role_may_use_only_its_routes() {
-    let reader = format!("Bearer {READER}");
-    let steerer = format!("Bearer {STEERER}");
+    let reader = format!("Bearer {READER_TOKEN}");
+    let steerer = format!("Bearer {STEERER_TOKEN}");
     let (reader, steerer) = (("authorization", &*reader), ("authorization", &*steerer));
     let status = ("GET", "/v1/status");
     let requests = ("GET", "/v1/requests?seconds=0");
@@ -205,9 +205,9 @@ async fn each_role_may_use_only_its_routes() {
         ),
     ];
     for (port, rows) in table {
-        let driver = port.open().await;
+        let driver = port.start_driver().await;
         for ((method, path), headers, expected, part) in rows {
-            let (status, text) = reply(&driver, method, path, headers).await;
+            let (status, text) = reply_from_admin(&driver, method, path, headers).await;
             assert_eq!(status, *expected, "{method} {path} {headers:?}: {text}");
             assert!(text.contains(part), "{method} {path} {headers:?}: {text}");
         }
@@ -216,7 +216,7 @@ async fn each_role_may_use_only_its_routes() {
 
 #[tokio::test]
 async fn a_refusal_explains_how_to_authenticate() {
-    let driver = AdminPortAccess::Guarded.open().await;
+    let driver = AdminPortAccess::Guarded.start_driver().await;
     for (value, expected) in [
         (None, "Bearer realm=\"admittance\""),
         (Some("Bearer x"), "Bearer realm=\"admittance\", error=\"invalid_token\""),
@@ -228,17 +228,17 @@ async fn a_refusal_explains_how_to_authenticate() {
         let response = driver.send_to_admin(request.body(Body::empty()).unwrap()).await;
         assert_eq!(response.headers()["www-authenticate"], expected);
         assert_eq!(response.headers()["cache-control"], "no-store");
-        let reply: Value = serde_json::from_str(&text(response).await.1).unwrap();
+        let reply: Value = serde_json::from_str(&status_and_text(response).await.1).unwrap();
         assert!(reply["error"]["message"].is_string(), "{reply}");
     }
 }
 
 #[tokio::test]
 async fn every_route_requires_its_documented_role() {
-    let driver = AdminPortAccess::Guarded.open().await;
-    let reader = format!("Bearer {READER}");
+    let driver = AdminPortAccess::Guarded.start_driver().await;
+    let reader = format!("Bearer {READER_TOKEN}");
     let reader = [("authorization", &*reader)];
-    let (_, document) = reply(&driver, "GET", "/v1/openapi.json", &reader).await;
+    let (_, document) = reply_from_admin(&driver, "GET", "/v1/openapi.json", &reader).await;
     let document: Value = serde_json::from_str(&document).unwrap();
     let mut routes = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -250,14 +250,17 @@ async fn every_route_requires_its_documented_role() {
                 // stream ends immediately.
                 path += "?verdict=none";
             }
-            let of_nobody = reply(&driver, &method, &path, &[]).await.0;
-            let of_reader = reply(&driver, &method, &path, &reader).await.0;
+            let anonymous_status = reply_from_admin(&driver, &method, &path, &[]).await.0;
+            let reader_status = reply_from_admin(&driver, &method, &path, &reader).await.0;
             match operation["x-admittance-role"].as_str() {
-                None => assert_eq!((of_nobody, of_reader), (200, 200), "{method} {path}"),
-                Some("Admin") => assert_eq!((of_nobody, of_reader), (401, 403), "{method} {path}"),
+                None => assert_eq!((anonymous_status, reader_status), (200, 200), "{method} {path}"),
+                Some("Admin") => assert_eq!((anonymous_status, reader_status), (401, 403), "{method} {path}"),
                 Some(_) => {
-                    assert_eq!(of_nobody, 401, "{method} {path}");
-                    assert!(of_reader != 401 && of_reader != 403, "{method} {path}: {of_reader}");
+                    assert_eq!(anonymous_status, 401, "{method} {path}");
+                    assert!(
+                        reader_status != 401 && reader_status != 403,
+                        "{method} {path}: {reader_status}"
+                    );
                 }
             }
             assert!(path.starts_with("/v1/") == operation["x-admittance-role"].is_string());
@@ -278,8 +281,8 @@ fn write_token(path: &Path, text: &str) {
 async fn a_token_file_is_reloaded_when_it_changes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
-    let (first, second) = ("the first of two tokens", "the second of two tokens");
-    let (first, second) = (first.replace(' ', "-"), second.replace(' ', "-"));
+    let (first_token, second_token) = ("the first of two tokens", "the second of two tokens");
+    let (first, second) = (first_token.replace(' ', "-"), second_token.replace(' ', "-"));
     write_token(&path, &first);
     let tokens = vec![AdminToken {
         name: "ci".to_owned(),
@@ -287,25 +290,25 @@ async fn a_token_file_is_reloaded_when_it_changes() {
         source: TokenSource::File(TokenFile::read(&path).unwrap()),
     }];
     let config = AdminConfig::new(loopback()).with_tokens(tokens).unwrap();
-    let driver = Setup::new(&[echo().await]).admin(config).start().await;
+    let driver = Setup::new(&[echo_upstream().await]).admin(config).start().await;
     let statuses = async || {
         let mut codes = [0; 2];
         for (token, code) in [&first, &second].into_iter().zip(&mut codes) {
             let value = format!("Bearer {token}");
             let headers = [("authorization", &*value)];
-            *code = reply(&driver, "GET", "/v1/status", &headers).await.0;
+            *code = reply_from_admin(&driver, "GET", "/v1/status", &headers).await.0;
         }
         codes
     };
     assert_eq!(statuses().await, [200, 401]);
     write_token(&path, &second);
-    until("the second token", async || statuses().await == [401, 200]).await;
+    wait_until("the second token", async || statuses().await == [401, 200]).await;
     write_token(&path, "short");
-    until("a file that is no good", async || statuses().await == [401, 401]).await;
+    wait_until("a file that is no good", async || statuses().await == [401, 401]).await;
     write_token(&path, &format!("{first}\n"));
-    until("the first token again", async || statuses().await == [200, 401]).await;
+    wait_until("the first token again", async || statuses().await == [200, 401]).await;
     fs::remove_file(&path).unwrap();
-    until("no file", async || statuses().await == [401, 401]).await;
+    wait_until("no file", async || statuses().await == [401, 401]).await;
 }
 
 async fn reply_over_tls(
@@ -314,18 +317,18 @@ async fn reply_over_tls(
     mut request: Request<Body>,
 ) -> Option<Response<Incoming>> {
     let name = ServerName::try_from("localhost").unwrap();
-    let stream = soon(TcpStream::connect(driver.admin)).await.unwrap();
-    let stream = soon(TlsConnector::from(Arc::new(config)).connect(name, stream))
+    let stream = within_timeout(TcpStream::connect(driver.admin)).await.unwrap();
+    let stream = within_timeout(TlsConnector::from(Arc::new(config)).connect(name, stream))
         .await
         .ok()?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.ok()?;
     tokio::spawn(connection);
     let host = HeaderValue::from_static("localhost");
     request.headers_mut().insert("host", host);
-    soon(sender.send_request(request)).await.ok()
+    within_timeout(sender.send_request(request)).await.ok()
 }
 
-fn get(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
+fn get_request(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
     let mut request = Request::builder().uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -344,9 +347,9 @@ async fn certificates_identify_clients_of_the_admin_port() {
     };
     let ops = sign_named(&authority, "ops", "ops.example.com");
     let board = sign_named(&authority, "board", "board.example.com");
-    let other = sign_named(&authority, "other", "other.example.com");
+    let other_client = sign_named(&authority, "other", "other.example.com");
     let stranger = sign_named(&strangers, "ops", "ops.example.com");
-    let server = ServerTls::of_admin_files(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
+    let server = ServerTls::of_admin_files(authority.sign("localhost"), Some(authority.file_path("ca.pem"))).unwrap();
     let clients = vec![
         CertificateHolder {
             name: "ops".to_owned(),
@@ -357,19 +360,19 @@ async fn certificates_identify_clients_of_the_admin_port() {
             role: AdminRole::Read,
         },
     ];
-    let by_certificate = AdminConfig::new(everywhere()).with_tls(AdminTls {
+    let certificate_config = AdminConfig::new(all_interfaces()).with_tls(AdminTls {
         server: server.clone(),
         clients: clients.clone(),
     });
-    let by_either = by_certificate.clone().with_tokens(tokens()).unwrap();
+    let either_config = certificate_config.clone().with_tokens(admin_tokens()).unwrap();
     let mut drivers = Vec::new();
-    for config in [by_certificate, by_either] {
-        drivers.push(Setup::new(&[echo().await]).admin(config).start().await);
+    for config in [certificate_config, either_config] {
+        drivers.push(Setup::new(&[echo_upstream().await]).admin(config).start().await);
     }
     let [by_certificate, by_either] = &drivers[..] else {
         unreachable!("there are two");
     };
-    let reader = format!("Bearer {READER}");
+    let reader = format!("Bearer {READER_TOKEN}");
     let reader = ("authorization", &*reader);
     type Row<'r> = (
         &'r RunningDriver,
@@ -401,7 +404,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         ),
         (
             by_certificate,
-            Some(&other),
+            Some(&other_client),
             "/v1/status",
             &[],
             Some(403),
@@ -422,7 +425,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         ),
         (by_either, None, "/v1/status", &[], Some(401), "Bearer"),
         (by_either, Some(&board), "/v1/status", &[], Some(200), ""),
-        (by_either, Some(&other), "/v1/status", &[reader], Some(200), ""),
+        (by_either, Some(&other_client), "/v1/status", &[reader], Some(200), ""),
         // If a client presents both a token and a certificate, the token counts. A client sends a token deliberately,
         // but a certificate on every connection.
         (
@@ -454,10 +457,10 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_either, None, "/live", &[], Some(401), "Sign in"),
     ];
     for (index, (driver, identity, path, headers, expected, part)) in table.into_iter().enumerate() {
-        let config = FileAuthority::client(&authority, identity, b"http/1.1");
-        let (status, reply) = match reply_over_tls(driver, config, get(path, headers)).await {
+        let config = FileAuthority::client_config(&authority, identity, b"http/1.1");
+        let (status, reply) = match reply_over_tls(driver, config, get_request(path, headers)).await {
             Some(reply) => {
-                let (status, reply) = text(reply).await;
+                let (status, reply) = status_and_text(reply).await;
                 (Some(status), reply)
             }
             None => (None, String::new()),
@@ -465,25 +468,25 @@ async fn certificates_identify_clients_of_the_admin_port() {
         assert_eq!(status, expected, "row {index}: {reply:?}");
         assert!(reply.contains(part), "row {index}: {reply}");
     }
-    let client = || authority.client(None, b"http/1.1");
-    let detail = reply_over_tls(by_either, client(), get("/v1/status", &[reader])).await;
-    let detail: Value = serde_json::from_str(&text(detail.unwrap()).await.1).unwrap();
+    let client = || authority.client_config(None, b"http/1.1");
+    let driver_status = reply_over_tls(by_either, client(), get_request("/v1/status", &[reader])).await;
+    let detail: Value = serde_json::from_str(&status_and_text(driver_status.unwrap()).await.1).unwrap();
     assert_eq!(detail["certificates"][0]["certificate"], "admin");
 
     // The cookie of a TLS session is sent neither without TLS nor to another host.
     let form = Request::post("/sign-in")
         .header("content-type", "application/x-www-form-urlencoded")
         .header("sec-fetch-site", "same-origin")
-        .body(Body::from(format!("token={READER}")));
-    let signed_in = reply_over_tls(by_either, client(), form.unwrap()).await.unwrap();
-    assert_eq!(signed_in.status(), 303);
-    let cookie = signed_in.headers()["set-cookie"].to_str().unwrap().to_owned();
+        .body(Body::from(format!("token={READER_TOKEN}")));
+    let sign_in_reply = reply_over_tls(by_either, client(), form.unwrap()).await.unwrap();
+    assert_eq!(sign_in_reply.status(), 303);
+    let cookie = sign_in_reply.headers()["set-cookie"].to_str().unwrap().to_owned();
     assert!(
         cookie.starts_with("__Host-admittance=") && cookie.ends_with("; Secure"),
         "{cookie}"
     );
     let session = cookie.split(';').next().unwrap();
-    let page = reply_over_tls(by_either, client(), get("/live", &[("cookie", session)])).await;
-    let (status, page) = text(page.unwrap()).await;
+    let page = reply_over_tls(by_either, client(), get_request("/live", &[("cookie", session)])).await;
+    let (status, page) = status_and_text(page.unwrap()).await;
     assert!(status == 200 && page.contains("token board, Read"), "{page}");
 }

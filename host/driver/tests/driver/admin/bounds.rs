@@ -22,27 +22,30 @@ use tokio::net::TcpStream;
 
 use super::guest::{Guest, GuestAnswer};
 use crate::{
-    harness::{HarnessHook, Setup, application, echo, loopback, post, request, rest, soon, text, write},
-    tls::until,
+    harness::{
+        HarnessHook, Setup, application, echo_upstream, loopback, post_request, read_rest, request, status_and_text,
+        within_timeout, write,
+    },
+    tls::wait_until,
 };
 
-const READER: &str = "the-token-of-who-reads";
-const ADMIN: &str = "the-token-of-who-changes";
+const READER_TOKEN: &str = "the-token-of-who-reads";
+const ADMIN_TOKEN: &str = "the-token-of-who-changes";
 
-fn guarded() -> AdminConfig {
+fn guarded_config() -> AdminConfig {
     let token = |name: &str, role, text: &str| AdminToken {
         name: name.to_owned(),
         role,
-        source: TokenSource::Digest(TokenDigest::of(text)),
+        source: TokenSource::Digest(TokenDigest::of_token(text)),
     };
     let tokens = vec![
-        token("board", AdminRole::Read, READER),
-        token("ops", AdminRole::Admin, ADMIN),
+        token("board", AdminRole::Read, READER_TOKEN),
+        token("ops", AdminRole::Admin, ADMIN_TOKEN),
     ];
     AdminConfig::new(loopback()).with_tokens(tokens).unwrap()
 }
 
-fn called(token: &str, method: &str, path: &str, body: impl Into<Body>) -> Request<Body> {
+fn authorized_request(token: &str, method: &str, path: &str, body: impl Into<Body>) -> Request<Body> {
     Request::builder()
         .method(method)
         .uri(path)
@@ -54,7 +57,7 @@ fn called(token: &str, method: &str, path: &str, body: impl Into<Body>) -> Reque
 /// Namespaces whose lookups block their thread until the test releases them, or for 20 s.
 struct BlockingNamespaces {
     is_held: Arc<AtomicBool>,
-    gave_up: Arc<AtomicBool>,
+    has_timed_out: Arc<AtomicBool>,
     release: Mutex<Receiver<()>>,
 }
 
@@ -64,7 +67,7 @@ impl NamespaceSource for BlockingNamespaces {
         self.is_held.store(true, Ordering::SeqCst);
         let released = self.release.lock().unwrap().recv_timeout(Duration::from_secs(20));
         let is_over = released == Err(RecvTimeoutError::Timeout);
-        self.gave_up.fetch_or(is_over, Ordering::SeqCst);
+        self.has_timed_out.fetch_or(is_over, Ordering::SeqCst);
         Ok(Labels::default())
     }
 }
@@ -83,29 +86,29 @@ async fn a_slow_reply_delays_no_probe_and_no_connection() {
         .definitions(directory.path())
         .namespaces(BlockingNamespaces {
             is_held: is_held.clone(),
-            gave_up: gave_up.clone(),
+            has_timed_out: gave_up.clone(),
             release: Mutex::new(released),
         })
         .build()
         .await
         .unwrap();
-    let driver = Arc::new(Setup::new(&[echo().await]).start_with(host).await);
+    let driver = Arc::new(Setup::new(&[echo_upstream().await]).start_with(host).await);
     let question = json!({"kind": "v4/application", "namespace": "n"}).to_string();
     let pending_reply = tokio::spawn({
         let driver = driver.clone();
-        async move { driver.call("POST", "/v1/applies", question).await }
+        async move { driver.call_admin("POST", "/v1/applies", question).await }
     });
-    until("the question is being answered", async || {
+    wait_until("the question is being answered", async || {
         is_held.load(Ordering::SeqCst)
     })
     .await;
     for path in ["/healthz", "/readyz"] {
-        assert_eq!(driver.ask(path).await.0, 200, "{path}");
+        assert_eq!(driver.get_from_admin(path).await.0, 200, "{path}");
     }
     let request = request("GET", "/not/hooked", Body::empty());
     assert_eq!(driver.send(request).await.status(), 200);
     drop(release);
-    let (status, reply) = soon(pending_reply).await.unwrap();
+    let (status, reply) = within_timeout(pending_reply).await.unwrap();
     assert_eq!(status, 200, "{reply}");
     assert!(!gave_up.load(Ordering::SeqCst), "something waited for the reply");
 }
@@ -113,7 +116,10 @@ async fn a_slow_reply_delays_no_probe_and_no_connection() {
 #[tokio::test]
 async fn request_bodies_and_parameters_have_size_limits() {
     let log = crate::log::TestLog::of_audits();
-    let driver = Setup::new(&[echo().await]).admin(guarded()).start().await;
+    let driver = Setup::new(&[echo_upstream().await])
+        .admin(guarded_config())
+        .start()
+        .await;
     let form = |body: String| {
         Request::post("/sign-in")
             .header("sec-fetch-site", "same-origin")
@@ -133,30 +139,35 @@ async fn request_bodies_and_parameters_have_size_limits() {
         ),
         (
             "many parameters",
-            called(READER, "GET", &format!("/v1/decisions?{parameters}"), Body::empty()),
+            authorized_request(
+                READER_TOKEN,
+                "GET",
+                &format!("/v1/decisions?{parameters}"),
+                Body::empty(),
+            ),
             400,
             "more than 128 fields",
         ),
         (
             "a long description of a request",
-            called(READER, "POST", "/v1/applies", long(4 << 20)),
+            authorized_request(READER_TOKEN, "POST", "/v1/applies", long(4 << 20)),
             413,
             "4194304 bytes",
         ),
         (
             "a long number",
-            called(ADMIN, "POST", "/v1/rollback", long(64 << 10)),
+            authorized_request(ADMIN_TOKEN, "POST", "/v1/rollback", long(64 << 10)),
             413,
             "65536 bytes",
         ),
         (
             "a body of who may not send it",
-            called(READER, "POST", "/v1/rollback", long(64 << 10)),
+            authorized_request(READER_TOKEN, "POST", "/v1/rollback", long(64 << 10)),
             403,
             "role Admin",
         ),
     ] {
-        let (reply_status, reply) = text(driver.send_to_admin(request).await).await;
+        let (reply_status, reply) = status_and_text(driver.send_to_admin(request).await).await;
         assert!(
             reply_status == status && reply.contains(part),
             "{case}: {reply_status} {reply}"
@@ -168,46 +179,49 @@ async fn request_bodies_and_parameters_have_size_limits() {
 
 #[tokio::test]
 async fn one_token_cannot_take_all_streams_of_decisions() {
-    let driver = Setup::new(&[echo().await]).admin(guarded()).start().await;
-    let follow = |token| driver.send_to_admin(called(token, "GET", "/v1/decisions/events", Body::empty()));
+    let driver = Setup::new(&[echo_upstream().await])
+        .admin(guarded_config())
+        .start()
+        .await;
+    let follow = |token| driver.send_to_admin(authorized_request(token, "GET", "/v1/decisions/events", Body::empty()));
     let mut streams = Vec::new();
     let refusal = loop {
-        let response = follow(READER).await;
+        let response = follow(READER_TOKEN).await;
         match response.status().as_u16() {
             200 => streams.push(response),
-            _ => break text(response).await,
+            _ => break status_and_text(response).await,
         }
     };
     assert_eq!((streams.len(), refusal.0), (48, 503), "{}", refusal.1);
-    assert_eq!(follow(ADMIN).await.status(), 200);
+    assert_eq!(follow(ADMIN_TOKEN).await.status(), 200);
     streams.pop();
-    until("room for one more", async || follow(READER).await.status() == 200).await;
+    wait_until("room for one more", async || follow(READER_TOKEN).await.status() == 200).await;
 }
 
 #[tokio::test]
 async fn probes_are_answered_even_beyond_the_connection_limit_of_an_address() {
-    let driver = Setup::new(&[echo().await]).start().await;
+    let driver = Setup::new(&[echo_upstream().await]).start().await;
     let mut connections = Vec::new();
     for _ in 0..400 {
-        connections.push(soon(TcpStream::connect(driver.admin)).await.unwrap());
+        connections.push(within_timeout(TcpStream::connect(driver.admin)).await.unwrap());
     }
     for (path, status, part) in [
         ("/healthz", 200, "ok"),
         ("/readyz", 200, "true"),
         ("/v1/status", 503, "too many connections of this client"),
     ] {
-        let (reply_status, reply) = driver.ask(path).await;
+        let (reply_status, reply) = driver.get_from_admin(path).await;
         assert!(
             reply_status == status && reply.contains(part),
             "{path}: {reply_status} {reply}"
         );
     }
-    let mut stream = soon(TcpStream::connect(driver.admin)).await.unwrap();
+    let mut stream = within_timeout(TcpStream::connect(driver.admin)).await.unwrap();
     write(&mut stream, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-    assert!(rest(&mut stream).await.contains("connection: close"));
+    assert!(read_rest(&mut stream).await.contains("connection: close"));
     drop(connections);
-    until("the connections are closed", async || {
-        driver.ask("/v1/status").await.0 == 200
+    wait_until("the connections are closed", async || {
+        driver.get_from_admin("/v1/status").await.0 == 200
     })
     .await;
 }
@@ -220,11 +234,11 @@ async fn decisions_with_one_uid_are_read_page_by_page() {
         rules,
         vec![Stage::new("judge", HarnessHook)],
     ));
-    let driver = Setup::new(&[echo().await])
+    let driver = Setup::new(&[echo_upstream().await])
         .start_with(host.build().await.unwrap())
         .await;
     for _ in 0..25 {
-        let mut request = post(application("good"));
+        let mut request = post_request(application("good"));
         request.headers_mut().insert("x-request-id", "chosen".parse().unwrap());
         assert_eq!(driver.send(request).await.status(), 200);
     }
@@ -235,25 +249,25 @@ async fn decisions_with_one_uid_are_read_page_by_page() {
             .map(|decision| decision["id"].as_u64().unwrap())
             .collect()
     };
-    let (_, newest) = driver.call("GET", "/v1/decisions/chosen", "").await;
+    let (_, newest) = driver.call_admin("GET", "/v1/decisions/chosen", "").await;
     let newest_ids = ids(&newest);
     assert_eq!((newest_ids.len(), &newest["older"]), (20, &json!(5)));
     assert_eq!(newest["next"], newest_ids[0]);
     let path = format!("/v1/decisions/chosen?before={}", newest_ids[0]);
-    let (_, oldest) = driver.call("GET", &path, "").await;
+    let (_, oldest) = driver.call_admin("GET", &path, "").await;
     assert_eq!(
         (ids(&oldest).len(), oldest.get("older"), oldest.get("next")),
         (5, None, None)
     );
     assert!(ids(&oldest).iter().max() < newest_ids.iter().min());
-    let (status, page) = driver.ask("/decisions/chosen").await;
+    let (status, page) = driver.get_from_admin("/decisions/chosen").await;
     assert!(
         status == 200 && page.contains("5 older decisions of this uid"),
         "{page}"
     );
     let older = format!("/decisions/chosen?before={}", newest_ids[0]);
     assert!(page.contains(&older), "{page}");
-    assert_eq!(driver.ask(&older).await.0, 200);
+    assert_eq!(driver.get_from_admin(&older).await.0, 200);
 }
 
 #[tokio::test]
@@ -285,18 +299,27 @@ async fn no_route_shows_values_of_objects_to_readers() {
         .build()
         .await
         .unwrap();
-    let driver = Setup::new(&[echo().await]).admin(guarded()).start_with(host).await;
-    let mut request = post(application("a"));
+    let driver = Setup::new(&[echo_upstream().await])
+        .admin(guarded_config())
+        .start_with(host)
+        .await;
+    let mut request = post_request(application("a"));
     request.headers_mut().insert("x-request-id", "u1".parse().unwrap());
-    let (status, reply) = text(driver.send(request).await).await;
+    let (status, reply) = status_and_text(driver.send(request).await).await;
     assert!(status == 200 && reply.contains("s3cret-plugin"), "{reply}");
-    let get =
-        async |token, path: &str| text(driver.send_to_admin(called(token, "GET", path, Body::empty())).await).await;
-    until("the difference", async || {
-        get(ADMIN, "/v1/candidates").await.1.contains("s3cret-candidate")
+    let get = async |token, path: &str| {
+        status_and_text(
+            driver
+                .send_to_admin(authorized_request(token, "GET", path, Body::empty()))
+                .await,
+        )
+        .await
+    };
+    wait_until("the difference", async || {
+        get(ADMIN_TOKEN, "/v1/candidates").await.1.contains("s3cret-candidate")
     })
     .await;
-    let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
+    let document: Value = serde_json::from_str(&get(READER_TOKEN, "/v1/openapi.json").await.1).unwrap();
     let mut secret_reply_count = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         // The loop leaves out the routes whose reply is a stream of events, because such a reply has no end.
@@ -304,9 +327,9 @@ async fn no_route_shows_values_of_objects_to_readers() {
             continue;
         }
         let path = path.replace("{uid}", "u1");
-        let (_, reply) = get(READER, &path).await;
+        let (_, reply) = get(READER_TOKEN, &path).await;
         assert!(!reply.contains("s3cret"), "{path}: {reply}");
-        secret_reply_count += usize::from(get(ADMIN, &path).await.1.contains("s3cret"));
+        secret_reply_count += usize::from(get(ADMIN_TOKEN, &path).await.1.contains("s3cret"));
     }
     // The administrator sees the secret in the replies of three routes: one decision, the list of decisions, and the
     // list of candidates.

@@ -4,9 +4,9 @@ use tempfile::TempDir;
 
 use super::{
     guest::{Guest, GuestAnswer},
-    steering::{call_ok, driver},
+    steering::{call_ok, start_driver},
 };
-use crate::{harness::application, tls::until};
+use crate::{harness::application, tls::wait_until};
 
 const CHAIN: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -33,10 +33,10 @@ async fn a_candidate_is_compared_with_its_stage_and_promoted() {
     for (name, guest) in [("allows.wasm", Guest::default()), ("denies.wasm", denies)] {
         std::fs::write(directory.path().join(name), guest.component()).unwrap();
     }
-    let driver = driver(directory.path()).await;
+    let driver = start_driver(directory.path()).await;
     let _: Applied = call_ok(&driver, "POST", "/v1/definitions", CHAIN).await;
     assert_eq!(driver.post(application("good")).await.0, 200);
-    until("the difference", async || {
+    wait_until("the difference", async || {
         let list: CandidateList = call_ok(&driver, "GET", "/v1/candidates", "").await;
         let [report] = &list.candidates[..] else {
             panic!("there is one candidate: {list:?}");

@@ -9,9 +9,9 @@ use rustls_pki_types::ServerName;
 use tempfile::TempDir;
 use tokio_rustls::TlsConnector;
 
-use super::{PREFIX, ROUTE, SUCCESS_REPLY, definition};
+use super::{PREFIX, ROUTE, SUCCESS_REPLY, definition_json};
 use crate::{
-    harness::{Setup, echo, request, soon, text},
+    harness::{Setup, echo_upstream, request, status_and_text, within_timeout},
     log::TestLog,
     tls::FileAuthority,
 };
@@ -20,23 +20,26 @@ use crate::{
 #[tokio::test]
 async fn requests_for_definitions_are_logged_and_counted() {
     let directory = TempDir::new().unwrap();
-    let driver = Setup::new(&[echo().await])
-        .steered(directory.path())
+    let driver = Setup::new(&[echo_upstream().await])
+        .with_definition_files(directory.path())
         .on_this_thread()
         .start()
         .await;
-    let body = definition("w", "https://h.example").to_string();
+    let body = definition_json("w", "https://h.example").to_string();
 
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let (log, _listening) = TestLog::of_this_thread();
-    assert_eq!(driver.define("POST", ROUTE, body.clone()).await.1, SUCCESS_REPLY);
-    driver.define("POST", ROUTE, body).await;
-    driver.define("POST", ROUTE, "{").await;
-    driver.data("GET", "/admissionwebhooks").await;
-    driver.data("GET", &format!("{ROUTE}/w")).await;
-    driver.define("DELETE", &format!("{ROUTE}/absent"), "").await;
+    assert_eq!(
+        driver.send_definition("POST", ROUTE, body.clone()).await.1,
+        SUCCESS_REPLY
+    );
+    driver.send_definition("POST", ROUTE, body).await;
+    driver.send_definition("POST", ROUTE, "{").await;
+    driver.reply_data("GET", "/admissionwebhooks").await;
+    driver.reply_data("GET", &format!("{ROUTE}/w")).await;
+    driver.send_definition("DELETE", &format!("{ROUTE}/absent"), "").await;
 
     let rendered = metrics.render();
     for (action, code) in [
@@ -51,7 +54,7 @@ async fn requests_for_definitions_are_logged_and_counted() {
         assert!(rendered.contains(&line), "{line}{rendered}");
     }
 
-    let (_, status) = driver.call("GET", "/v1/status", "").await;
+    let (_, status) = driver.call_admin("GET", "/v1/status", "").await;
     assert_eq!(status["by"], "client 127.0.0.1");
     let lines = |target: &str| {
         let text = log.text();
@@ -81,24 +84,26 @@ async fn requests_for_definitions_are_logged_and_counted() {
 #[tokio::test]
 async fn the_status_names_the_certificate_of_the_client_that_made_a_change() {
     let authority = FileAuthority::new();
-    let tls = ServerTls::of_files(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
+    let tls = ServerTls::of_files(authority.sign("localhost"), Some(authority.file_path("ca.pem"))).unwrap();
     let directory = TempDir::new().unwrap();
-    let driver = Setup::new(&[echo().await])
-        .steered(directory.path())
+    let driver = Setup::new(&[echo_upstream().await])
+        .with_definition_files(directory.path())
         .tls(tls)
         .start()
         .await;
     let identity = authority.sign("deployer.example");
-    let connector = TlsConnector::from(Arc::new(authority.client(Some(&identity), b"http/1.1")));
+    let connector = TlsConnector::from(Arc::new(authority.client_config(Some(&identity), b"http/1.1")));
     let name = ServerName::try_from("localhost").unwrap();
-    let stream = soon(connector.connect(name, driver.connect().await)).await.unwrap();
+    let stream = within_timeout(connector.connect(name, driver.connect().await))
+        .await
+        .unwrap();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    let body = definition("w", "https://h.example").to_string();
+    let body = definition_json("w", "https://h.example").to_string();
     let mut request = request("POST", &format!("{PREFIX}{ROUTE}"), Body::from(body));
     request.headers_mut().insert("host", "localhost".parse().unwrap());
-    let (_, answer) = text(soon(sender.send_request(request)).await.unwrap()).await;
+    let (_, answer) = status_and_text(within_timeout(sender.send_request(request)).await.unwrap()).await;
     assert_eq!(answer, SUCCESS_REPLY);
-    let (_, status) = driver.call("GET", "/v1/status", "").await;
+    let (_, status) = driver.call_admin("GET", "/v1/status", "").await;
     assert_eq!(status["by"], "certificate rcgen self signed cert");
 }

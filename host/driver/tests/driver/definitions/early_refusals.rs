@@ -1,14 +1,14 @@
 use axum::body::Body;
 use tempfile::TempDir;
 
-use super::{PREFIX, ROUTE, definition, refusal, refusals::driver};
+use super::{PREFIX, ROUTE, definition_json, parse_refusal, refusals::start_driver};
 use crate::harness::request;
 
 #[tokio::test]
 async fn invalid_requests_are_refused_without_reading_them() {
     let directory = TempDir::new().unwrap();
-    let driver = driver(&directory).await;
-    let body = || definition("new", "https://h.example").to_string();
+    let driver = start_driver(&directory).await;
+    let body = || definition_json("new", "https://h.example").to_string();
     for (method, headers, body, expected, code, message) in [
         (
             "POST",
@@ -60,12 +60,12 @@ async fn invalid_requests_are_refused_without_reading_them() {
         for (name, value) in headers {
             request.headers_mut().append(name, value.parse().unwrap());
         }
-        let (status, answer) = driver.ask_as(request).await;
+        let (status, answer) = driver.send_definition_request(request).await;
         assert_eq!(
-            (status, refusal(&answer)),
+            (status, parse_refusal(&answer)),
             (expected, (code, message.to_owned())),
             "{method}"
         );
     }
-    assert_eq!(driver.live().await, ["defaultGroup/there"]);
+    assert_eq!(driver.live_chains().await, ["defaultGroup/there"]);
 }

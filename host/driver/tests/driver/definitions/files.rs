@@ -3,10 +3,10 @@ use std::fs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{ROUTE, SUCCESS_REPLY, definition, refusal, refusals::driver};
-use crate::harness::{Setup, echo};
+use super::{ROUTE, SUCCESS_REPLY, definition_json, parse_refusal, refusals::start_driver};
+use crate::harness::{Setup, echo_upstream};
 
-const BY_HAND: &str = "# Sidecars, as agreed.
+const HANDWRITTEN_DEFINITION: &str = "# Sidecars, as agreed.
 kind: AdmissionWebhook
 metadata: { namespace: defaultGroup, name: sidecars }
 resourcesRef: { operation: create, kind: application }
@@ -51,10 +51,10 @@ items:
 #[tokio::test]
 async fn definitions_written_by_hand_can_be_changed() {
     let directory = TempDir::new().unwrap();
-    let setup = Setup::new(&[echo().await]).steered(directory.path());
+    let setup = Setup::new(&[echo_upstream().await]).with_definition_files(directory.path());
     let chains = directory.path().join("chains");
     let files = [
-        ("a.yaml", BY_HAND),
+        ("a.yaml", HANDWRITTEN_DEFINITION),
         ("b.yaml", RESOURCE),
         ("c.yaml", LIST),
         ("d.yaml", NATIVE_CHAIN),
@@ -64,7 +64,7 @@ async fn definitions_written_by_hand_can_be_changed() {
     }
     let driver = setup.start().await;
 
-    let all_definitions = driver.data("GET", "/admissionwebhooks").await;
+    let all_definitions = driver.reply_data("GET", "/admissionwebhooks").await;
     let summary = |object: &Value| {
         json!([
             object["kind"],
@@ -102,7 +102,7 @@ async fn definitions_written_by_hand_can_be_changed() {
         "sidecars",
         json!({"resourcesRef": {"operation": "Create", "kind": "process"}}),
     );
-    assert_eq!(driver.define("PUT", ROUTE, body).await.1, SUCCESS_REPLY);
+    assert_eq!(driver.send_definition("PUT", ROUTE, body).await.1, SUCCESS_REPLY);
     let text = fs::read_to_string(chains.join("a.yaml")).unwrap();
     assert!(text.contains("\"process\"") && !text.contains("agreed"), "{text}");
 
@@ -110,7 +110,7 @@ async fn definitions_written_by_hand_can_be_changed() {
         "images",
         json!({"resourcesRef": {"operation": "Create", "kind": "Service"}}),
     );
-    assert_eq!(driver.define("PUT", ROUTE, body).await.1, SUCCESS_REPLY);
+    assert_eq!(driver.send_definition("PUT", ROUTE, body).await.1, SUCCESS_REPLY);
     let text = fs::read_to_string(chains.join("b.yaml")).unwrap();
     let resource: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(resource["kind"], "AdmissionWebhookConfiguration");
@@ -128,24 +128,24 @@ async fn definitions_written_by_hand_can_be_changed() {
         ("PUT", ROUTE.to_owned(), update("shared", other), shares, "d.yaml:9:1"),
         ("DELETE", format!("{ROUTE}/shared"), String::new(), shares, "d.yaml:9:1"),
     ] {
-        let (_, answer) = driver.define(method, &path, body).await;
-        let (code, message) = refusal(&answer);
+        let (_, answer) = driver.send_definition(method, &path, body).await;
+        let (code, message) = parse_refusal(&answer);
         assert_eq!(code, 1_405_200);
         assert!(message.contains(why) && message.contains(file), "{message}");
     }
     for name in ["images", "listed", "shared", "sidecars"] {
-        let (_, answer) = driver.define("POST", ROUTE, update(name, json!({}))).await;
-        assert_eq!(refusal(&answer).0, 1_405_201, "{name}");
+        let (_, answer) = driver.send_definition("POST", ROUTE, update(name, json!({}))).await;
+        assert_eq!(parse_refusal(&answer).0, 1_405_201, "{name}");
     }
 
     for name in ["images", "sidecars"] {
         assert_eq!(
-            driver.define("DELETE", &format!("{ROUTE}/{name}"), "").await.1,
+            driver.send_definition("DELETE", &format!("{ROUTE}/{name}"), "").await.1,
             SUCCESS_REPLY
         );
     }
     assert_eq!(
-        driver.live().await,
+        driver.live_chains().await,
         ["defaultGroup/listed", "defaultGroup/shared", "pods"]
     );
     for (name, is_there) in [("a.yaml", false), ("b.yaml", false), ("c.yaml", true), ("d.yaml", true)] {
@@ -156,20 +156,23 @@ async fn definitions_written_by_hand_can_be_changed() {
 #[tokio::test]
 async fn an_invalid_definition_can_be_corrected_and_does_not_block_others() {
     let directory = TempDir::new().unwrap();
-    let driver = driver(&directory).await;
-    let broken = definition("broken", "x").to_string().replace("Create", "Update");
+    let driver = start_driver(&directory).await;
+    let broken = definition_json("broken", "x").to_string().replace("Create", "Update");
     let file = directory.path().join("chains/broken.json");
     fs::write(&file, &broken).unwrap();
-    let mut new = definition("new", "https://h.example");
+    let mut new = definition_json("new", "https://h.example");
     new["resourcesRef"]["kind"] = json!("Deployment");
-    assert_eq!(driver.define("POST", ROUTE, new.to_string()).await.1, SUCCESS_REPLY);
-    assert_eq!(driver.live().await, ["defaultGroup/new", "defaultGroup/there"]);
-    let stored_definition = driver.data("GET", &format!("{ROUTE}/broken")).await;
+    assert_eq!(
+        driver.send_definition("POST", ROUTE, new.to_string()).await.1,
+        SUCCESS_REPLY
+    );
+    assert_eq!(driver.live_chains().await, ["defaultGroup/new", "defaultGroup/there"]);
+    let stored_definition = driver.reply_data("GET", &format!("{ROUTE}/broken")).await;
     assert_eq!(stored_definition["admissionWebhooks"][0]["clientConfig"]["url"], "x");
     let mended = broken.replace("\"x\"", "\"https://h.example\"");
-    assert_eq!(driver.define("PUT", ROUTE, mended).await.1, SUCCESS_REPLY);
+    assert_eq!(driver.send_definition("PUT", ROUTE, mended).await.1, SUCCESS_REPLY);
     assert_eq!(
-        driver.live().await,
+        driver.live_chains().await,
         ["defaultGroup/broken", "defaultGroup/new", "defaultGroup/there"]
     );
 }

@@ -53,7 +53,7 @@ async fn reporting_upstream() -> SocketAddr {
 
 #[tokio::test]
 async fn console_requests_go_to_the_host_that_they_name() {
-    let scene = SchedulerScene::start_changed(with_consoles(reporting_upstream().await, |_| ())).await;
+    let scene = SchedulerScene::start_with_setup(with_consoles(reporting_upstream().await, |_| ())).await;
     // (method, path and query of the client's request, expected path and query at the console)
     for (method, path, expected) in [
         (
@@ -68,7 +68,7 @@ async fn console_requests_go_to_the_host_that_they_name() {
             "/bcsapi/v1/consoleproxy/a?host_ip=::ffff:127.0.0.1",
         ),
     ] {
-        let mut request = request(method, &below(path), "a body");
+        let mut request = request(method, &mesos_path(path), "a body");
         request
             .headers_mut()
             .insert("host", "door.example.com".parse().unwrap());
@@ -81,7 +81,7 @@ async fn console_requests_go_to_the_host_that_they_name() {
         let expected_report = format!(
             "{method} {expected}\nhost: door.example.com\ncookie: a=b\nx-forwarded-for: 192.0.2.1 127.0.0.1\nte: \na body"
         );
-        assert_eq!(text(response).await, (418, expected_report), "{path}");
+        assert_eq!(status_and_text(response).await, (418, expected_report), "{path}");
     }
     assert!(
         scene.take_requests().is_empty(),
@@ -101,9 +101,9 @@ async fn a_websocket_becomes_a_tunnel() {
             let upgrade = hyper::upgrade::on(&mut request);
             tokio::spawn(async move {
                 let mut stream = TokioIo::new(upgrade.await.unwrap());
-                let line = until(&mut stream, "\n").await;
+                let line = read_until(&mut stream, "\n").await;
                 write(&mut stream, &line.to_uppercase()).await;
-                rest(&mut stream).await;
+                read_rest(&mut stream).await;
             });
             Response::builder()
                 .status(101)
@@ -115,7 +115,7 @@ async fn a_websocket_becomes_a_tunnel() {
         }),
     );
     let set_consoles = with_consoles(serve(routes).await, |_| ());
-    let scene = SchedulerScene::start_changed(|base| {
+    let scene = SchedulerScene::start_with_setup(|base| {
         set_consoles(base).limits(|limits| limits.shutdown_timeout = Duration::from_millis(50))
     })
     .await;
@@ -123,24 +123,24 @@ async fn a_websocket_becomes_a_tunnel() {
     let head = format!(
         "GET {} HTTP/1.1\r\nhost: door\r\norigin: http://door\r\nbcs-clusterid: {CLUSTER}\r\nconnection: Upgrade\r\n\
          upgrade: websocket\r\nsec-websocket-key: dGhl\r\n\r\nearly ",
-        below("/webconsole/x?host_ip=127.0.0.1")
+        mesos_path("/webconsole/x?host_ip=127.0.0.1")
     );
     write(&mut stream, &head).await;
-    let reply = until(&mut stream, "\r\n\r\n").await;
+    let reply = read_until(&mut stream, "\r\n\r\n").await;
     assert!(reply.starts_with("HTTP/1.1 101 "), "{reply}");
     assert!(reply.contains("sec-websocket-accept: x\r\n"), "{reply}");
     write(&mut stream, "bird\n").await;
-    assert_eq!(until(&mut stream, "\n").await, "EARLY BIRD\n");
+    assert_eq!(read_until(&mut stream, "\n").await, "EARLY BIRD\n");
     scene.driver.shutdown.signal();
     assert_eq!(scene.driver.wait_until_stopped().await, ShutdownResult::Cut);
-    assert_eq!(rest(&mut stream).await, "");
+    assert_eq!(read_rest(&mut stream).await, "");
 }
 
 #[tokio::test]
 #[rustfmt::skip]
 async fn invalid_and_unreachable_hosts_of_consoles_are_refused() {
-    let away = refusing().await;
-    let scene = SchedulerScene::start_changed(with_consoles(away, |console| {
+    let away = refusing_upstream().await;
+    let scene = SchedulerScene::start_with_setup(with_consoles(away, |console| {
         console.hosts = Some(vec!["127.0.0.0/24".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
     }))
     .await;
@@ -154,17 +154,17 @@ async fn invalid_and_unreachable_hosts_of_consoles_are_refused() {
         ("nobody there", "?host_ip=127.0.0.1", false, 502, "no server of the upstream accepted a connection"),
         ("nobody there", "?host_ip=127.0.0.1", true, 503, "errcode: 1405064, couldn't dial to remote backend url"),
     ] {
-        let mut request = request("GET", &below(&format!("/webconsole/x{query}")), Body::empty());
+        let mut request = request("GET", &mesos_path(&format!("/webconsole/x{query}")), Body::empty());
         if upgrade {
             request.headers_mut().insert("connection", "upgrade".parse().unwrap());
             request.headers_mut().insert("upgrade", "websocket".parse().unwrap());
         }
         let response = scene.driver.send(request).await;
         assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8", "{source}");
-        let (reply_status, reply) = text(response).await;
+        let (reply_status, reply) = status_and_text(response).await;
         assert_eq!(reply_status, status, "{source}: {reply}");
         assert!(reply.contains(expected), "{source}: {reply}");
     }
-    let stranger = Request::get(below("/webconsole/x?host_ip=127.0.0.1")).body(Body::empty()).unwrap();
-    assert_eq!(text(scene.driver.send(stranger).await).await.0, 400, "it is for no cluster");
+    let stranger = Request::get(mesos_path("/webconsole/x?host_ip=127.0.0.1")).body(Body::empty()).unwrap();
+    assert_eq!(status_and_text(scene.driver.send(stranger).await).await.0, 400, "it is for no cluster");
 }

@@ -38,20 +38,26 @@ impl KubernetesScene {
             let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             match line.as_str() {
                 "GET /api/v1/namespaces/there" => json_reply(200, &namespace("there")),
-                "GET /api/v1/namespaces/locked" => json_reply(403, &status(403, "Forbidden")),
+                "GET /api/v1/namespaces/locked" => json_reply(403, &failure_status(403, "Forbidden")),
                 "POST /api/v1/namespaces?" | "POST /api/v1/namespaces" => json_reply(201, &namespace("made")),
-                line if line.starts_with("GET /api/v1/namespaces/") => json_reply(404, &status(404, "NotFound")),
+                line if line.starts_with("GET /api/v1/namespaces/") => {
+                    json_reply(404, &failure_status(404, "NotFound"))
+                }
                 _ => reply(),
             }
         });
-        Self::beside(&format!("http://{}", serve(routes).await), requests).await
+        Self::start_at_url(&format!("http://{}", serve(routes).await), requests).await
     }
 
-    async fn beside(url: &str, requests: Arc<Mutex<Vec<RelayedRequest>>>) -> Self {
-        Self::with_switch(url, requests, true).await
+    async fn start_at_url(url: &str, requests: Arc<Mutex<Vec<RelayedRequest>>>) -> Self {
+        Self::start_with_custom_resources(url, requests, true).await
     }
 
-    async fn with_switch(url: &str, requests: Arc<Mutex<Vec<RelayedRequest>>>, custom_resources: bool) -> Self {
+    async fn start_with_custom_resources(
+        url: &str,
+        requests: Arc<Mutex<Vec<RelayedRequest>>>,
+        custom_resources: bool,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
         let kubeconfig = json!({
@@ -65,9 +71,9 @@ impl KubernetesScene {
             path: Some(path),
             context: None,
         };
-        let scene = SchedulerScene::start_changed(|mut setup| {
+        let scene = SchedulerScene::start_with_setup(|mut setup| {
             setup.config.cluster = Some(ClusterConfig { source });
-            setup.bcs(|bcs| bcs.custom_resources = custom_resources)
+            setup.bcs(|bcs| bcs.allows_custom_resources = custom_resources)
         })
         .await;
         Self {
@@ -92,7 +98,7 @@ fn json_reply(status: u16, body: &Value) -> Response<Body> {
         .unwrap()
 }
 
-fn status(code: u16, reason: &str) -> Value {
+fn failure_status(code: u16, reason: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": "no"})
 }
 
@@ -113,14 +119,14 @@ async fn api_versions_of_custom_resource_definitions_are_translated() {
         ("PUT", "/customresourcedefinitions/a.b", crd, format!("PUT {DEFINITIONS}/a.b"), translated_crd),
         ("POST", "/customresourcedefinitions", "kind: yaml", format!("POST {DEFINITIONS}"), "kind: yaml"),
     ] {
-        let mut request = request(method, &below(path), body);
+        let mut request = request(method, &mesos_path(path), body);
         for (name, value) in [("authorization", "Bearer theirs"), ("impersonate-user", "admin"), ("accept-encoding", "gzip"), ("content-type", "application/json"), ("accept", "*/*")] {
             request.headers_mut().insert(name, value.parse().unwrap());
         }
         let response = kubernetes.scene.driver.send(request).await;
         assert_eq!(response.headers()["audit-id"], "a", "{method} {path}");
         assert_eq!(response.headers()["content-length"], expected.len().to_string(), "{method} {path}");
-        assert_eq!(text(response).await, (201, expected.to_owned()), "{method} {path}");
+        assert_eq!(status_and_text(response).await, (201, expected.to_owned()), "{method} {path}");
         let [forwarded_request] = &kubernetes.take_requests()[..] else { panic!("{method} {path} was not asked once") };
         assert_eq!((&forwarded_request.line, &forwarded_request.body[..]), (&line, expected_body.as_bytes()), "{method} {path}");
         let mut headers = forwarded_request.header_lines();
@@ -133,25 +139,25 @@ async fn api_versions_of_custom_resource_definitions_are_translated() {
 #[tokio::test]
 #[rustfmt::skip]
 async fn requests_for_custom_resources_are_forwarded_unchanged() {
-    let kubernetes = KubernetesScene::start(|| json_reply(409, &status(409, "AlreadyExists"))).await;
+    let kubernetes = KubernetesScene::start(|| json_reply(409, &failure_status(409, "AlreadyExists"))).await;
     let in_namespace = |name: &str| json!({"kind": "K", "metadata": {"name": "a", "namespace": name}}).to_string();
-    let kinds = "/apis/g/v1/namespaces/there/ks";
+    let collection_path = "/apis/g/v1/namespaces/there/ks";
     // (method, path below /customresources, body, expected request lines at kube-apiserver)
     for (method, path, body, lines) in [
-        ("GET", "/g/v1/namespaces/there/ks?limit=5", String::new(), vec![format!("GET {kinds}?limit=5")]),
-        ("PUT", "/g/v1/namespaces/there/ks/a", in_namespace("absent"), vec![format!("PUT {kinds}/a")]),
-        ("DELETE", "/g/v1/namespaces/there/ks/a", String::new(), vec![format!("DELETE {kinds}/a")]),
-        ("POST", "/g/v1/namespaces/there/ks", in_namespace("there"), vec!["GET /api/v1/namespaces/there".to_owned(), format!("POST {kinds}")]),
-        ("POST", "/g/v1/namespaces/there/ks", in_namespace("absent"), vec!["GET /api/v1/namespaces/absent".to_owned(), "POST /api/v1/namespaces?".to_owned(), format!("POST {kinds}")]),
-        ("POST", "/g/v1/namespaces/there/ks", in_namespace("locked"), vec!["GET /api/v1/namespaces/locked".to_owned(), format!("POST {kinds}")]),
-        ("POST", "/g/v1/namespaces/there/ks", in_namespace("../nodes"), vec![format!("POST {kinds}")]),
+        ("GET", "/g/v1/namespaces/there/ks?limit=5", String::new(), vec![format!("GET {collection_path}?limit=5")]),
+        ("PUT", "/g/v1/namespaces/there/ks/a", in_namespace("absent"), vec![format!("PUT {collection_path}/a")]),
+        ("DELETE", "/g/v1/namespaces/there/ks/a", String::new(), vec![format!("DELETE {collection_path}/a")]),
+        ("POST", "/g/v1/namespaces/there/ks", in_namespace("there"), vec!["GET /api/v1/namespaces/there".to_owned(), format!("POST {collection_path}")]),
+        ("POST", "/g/v1/namespaces/there/ks", in_namespace("absent"), vec!["GET /api/v1/namespaces/absent".to_owned(), "POST /api/v1/namespaces?".to_owned(), format!("POST {collection_path}")]),
+        ("POST", "/g/v1/namespaces/there/ks", in_namespace("locked"), vec!["GET /api/v1/namespaces/locked".to_owned(), format!("POST {collection_path}")]),
+        ("POST", "/g/v1/namespaces/there/ks", in_namespace("../nodes"), vec![format!("POST {collection_path}")]),
         ("POST", "/g/v1/ks", r#"{"metadata":{"name":"a"}}"#.to_owned(), vec!["POST /apis/g/v1/ks".to_owned()]),
         ("POST", "/g/v1/ks", "metadata: {}".to_owned(), vec!["POST /apis/g/v1/ks".to_owned()]),
     ] {
-        let request = request(method, &below(&format!("/customresources{path}")), body.clone());
+        let request = request(method, &mesos_path(&format!("/customresources{path}")), body.clone());
         let response = kubernetes.scene.driver.send(request).await;
         assert_eq!(response.headers()["audit-id"], "a", "{method} {path}");
-        assert_eq!(text(response).await, (409, status(409, "AlreadyExists").to_string()), "{method} {path}");
+        assert_eq!(status_and_text(response).await, (409, failure_status(409, "AlreadyExists").to_string()), "{method} {path}");
         let forwarded_requests = kubernetes.take_requests();
         assert_eq!(forwarded_requests.iter().map(|request| request.line.clone()).collect::<Vec<_>>(), lines, "{method} {path} {body}");
         assert_eq!(forwarded_requests.last().unwrap().body, body, "{method} {path}");
@@ -160,8 +166,8 @@ async fn requests_for_custom_resources_are_forwarded_unchanged() {
             assert_eq!(namespace_creation.json()["metadata"]["name"], "absent");
         }
     }
-    let watch = request("GET", &below("/customresources/g/v1/watch/ks"), Body::empty());
-    assert_eq!(text(kubernetes.scene.driver.send(watch).await).await, (404, "Not Found".to_owned()));
+    let watch = request("GET", &mesos_path("/customresources/g/v1/watch/ks"), Body::empty());
+    assert_eq!(status_and_text(kubernetes.scene.driver.send(watch).await).await, (404, "Not Found".to_owned()));
     assert!(kubernetes.take_requests().is_empty());
 }
 
@@ -189,10 +195,14 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
         json_reply(201, &reply)
     });
     let url = format!("http://{}", serve(routes).await);
-    let kubernetes = KubernetesScene::beside(&url, requests).await;
-    let older = json!({"apiVersion": "v4", "kind": "CustomResourceDefinition", "spec": {"version": "v2"}});
-    let request = request("POST", &below("/customresourcedefinitions"), older.to_string());
-    let (status, reply) = text(kubernetes.scene.driver.send(request).await).await;
+    let kubernetes = KubernetesScene::start_at_url(&url, requests).await;
+    let old_definition = json!({"apiVersion": "v4", "kind": "CustomResourceDefinition", "spec": {"version": "v2"}});
+    let request = request(
+        "POST",
+        &mesos_path("/customresourcedefinitions"),
+        old_definition.to_string(),
+    );
+    let (status, reply) = status_and_text(kubernetes.scene.driver.send(request).await).await;
     let reply: Value = serde_json::from_str(&reply).unwrap();
     assert_eq!((status, &reply["apiVersion"]), (201, &json!("v4")), "{reply}");
     let [forwarded_request] = &kubernetes.take_requests()[..] else {
@@ -209,9 +219,9 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
 /// requests of its clients to this cluster.
 #[tokio::test]
 async fn custom_resources_are_refused_by_default() {
-    let open = KubernetesScene::start(|| json_reply(200, &json!({}))).await;
-    let url = open.url.clone();
-    let closed = KubernetesScene::with_switch(&url, open.requests.clone(), false).await;
+    let open_scene = KubernetesScene::start(|| json_reply(200, &json!({}))).await;
+    let url = open_scene.url.clone();
+    let closed_scene = KubernetesScene::start_with_custom_resources(&url, open_scene.requests.clone(), false).await;
     for (method, path) in [
         ("GET", "/customresourcedefinitions"),
         ("DELETE", "/customresourcedefinitions/a.b"),
@@ -222,36 +232,44 @@ async fn custom_resources_are_refused_by_default() {
         ),
         ("POST", "/customresources/g.io/v1/ks"),
     ] {
-        let request = request(method, &below(path), r#"{"metadata":{"namespace":"absent"}}"#);
-        let (status, reply) = text(closed.scene.driver.send(request).await).await;
+        let request = request(method, &mesos_path(path), r#"{"metadata":{"namespace":"absent"}}"#);
+        let (status, reply) = status_and_text(closed_scene.scene.driver.send(request).await).await;
         assert_eq!(status, 404, "{method} {path}: {reply}");
     }
-    assert!(closed.take_requests().is_empty());
-    assert!(closed.scene.take_requests().is_empty());
+    assert!(closed_scene.take_requests().is_empty());
+    assert!(closed_scene.scene.take_requests().is_empty());
 }
 
 #[tokio::test]
 async fn compressed_bodies_of_custom_resources_are_refused() {
     let kubernetes = KubernetesScene::start(|| json_reply(200, &json!({}))).await;
     for path in ["/customresourcedefinitions", "/customresources/g/v1/ks"] {
-        let mut packed = request("POST", &below(path), "x");
-        packed.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
-        assert_eq!(text(kubernetes.scene.driver.send(packed).await).await.0, 415, "{path}");
+        let mut compressed_request = request("POST", &mesos_path(path), "x");
+        compressed_request
+            .headers_mut()
+            .insert("content-encoding", "gzip".parse().unwrap());
+        assert_eq!(
+            status_and_text(kubernetes.scene.driver.send(compressed_request).await)
+                .await
+                .0,
+            415,
+            "{path}"
+        );
     }
     assert!(kubernetes.take_requests().is_empty());
 }
 
 #[tokio::test]
 async fn an_unreachable_kube_apiserver_is_reported() {
-    let away = format!("http://{}", refusing().await);
-    let kubernetes = KubernetesScene::beside(&away, Arc::default()).await;
+    let refusing_url = format!("http://{}", refusing_upstream().await);
+    let kubernetes = KubernetesScene::start_at_url(&refusing_url, Arc::default()).await;
     for path in ["/customresourcedefinitions", "/customresources/g/v1/ks"] {
         let response = kubernetes
             .scene
             .driver
-            .send(request("GET", &below(path), Body::empty()))
+            .send(request("GET", &mesos_path(path), Body::empty()))
             .await;
-        let (status, reply) = text(response).await;
+        let (status, reply) = status_and_text(response).await;
         assert_eq!(
             (status, reply.as_str()),
             (502, "the kube-apiserver does not respond\n"),

@@ -14,7 +14,7 @@ use tokio::{net::TcpListener, sync::mpsc};
 use super::scheduler::*;
 use crate::harness::*;
 
-const RESOURCES: &str = "/cluster/resources";
+const RESOURCES_PATH: &str = "/cluster/resources";
 
 #[tokio::test]
 #[rustfmt::skip]
@@ -41,20 +41,20 @@ async fn replies_of_the_scheduler_are_passed_on_as_documented() {
                 .unwrap()
         };
         // No scheduler becomes the master here, so the driver gives up after `connect_timeout`.
-        let scene = SchedulerScene::with(reply, |setup| setup.upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))).await;
-        let response = scene.driver.send(request("GET", &below(RESOURCES), Body::empty())).await;
+        let scene = SchedulerScene::start_with(reply, |setup| setup.upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))).await;
+        let response = scene.driver.send(request("GET", &mesos_path(RESOURCES_PATH), Body::empty())).await;
         let mut names: Vec<&str> = response.headers().keys().map(http::HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["content-length", "content-type", "date", "x-request-id"], "{source}");
         assert_eq!(response.headers()["content-type"], "application/json", "{source}");
-        assert_eq!(text(response).await, (200, expected.unwrap_or(body)), "{source}");
+        assert_eq!(status_and_text(response).await, (200, expected.unwrap_or(body)), "{source}");
     }
 }
 
 #[tokio::test]
 async fn chunked_replies_and_trailers_are_passed_on() {
     for size in [1, 5000] {
-        let scene = SchedulerScene::answering(move || {
+        let scene = SchedulerScene::start_with_reply(move || {
             let mut trailers = HeaderMap::new();
             trailers.insert("x-sum", "42".parse().unwrap());
             let frames = [
@@ -68,11 +68,11 @@ async fn chunked_replies_and_trailers_are_passed_on() {
                 .unwrap()
         })
         .await;
-        let mut request = request("GET", &below(RESOURCES), Body::empty());
+        let mut request = request("GET", &mesos_path(RESOURCES_PATH), Body::empty());
         request.headers_mut().insert("te", "trailers".parse().unwrap());
         let response = scene.driver.send(request).await;
         assert!(!response.headers().contains_key("trailer"));
-        let collected = soon(response.into_body().collect()).await.unwrap();
+        let collected = within_timeout(response.into_body().collect()).await.unwrap();
         assert!(collected.trailers().is_none());
         assert_eq!(collected.to_bytes().len(), size + 1);
     }
@@ -80,7 +80,7 @@ async fn chunked_replies_and_trailers_are_passed_on() {
 
 #[tokio::test]
 async fn a_compressed_reply_stays_unchanged() {
-    let scene = SchedulerScene::answering(|| {
+    let scene = SchedulerScene::start_with_reply(|| {
         Response::builder()
             .status(201)
             .header("content-encoding", "gzip")
@@ -91,10 +91,10 @@ async fn a_compressed_reply_stays_unchanged() {
     .await;
     let response = scene
         .driver
-        .send(request("GET", &below(RESOURCES), Body::empty()))
+        .send(request("GET", &mesos_path(RESOURCES_PATH), Body::empty()))
         .await;
     assert_eq!(response.headers()["content-encoding"], "gzip");
-    assert_eq!(text(response).await, (201, "\u{1f}packed".to_owned()));
+    assert_eq!(status_and_text(response).await, (201, "\u{1f}packed".to_owned()));
 }
 
 #[tokio::test]
@@ -109,28 +109,28 @@ async fn a_large_reply_is_streamed() {
     });
     let driver = in_front_of_schedulers(Setup::new(&[serve(routes).await])).start().await;
     let chunk = Bytes::from(format!("{{{}", "x".repeat(2000)));
-    soon(sender.send(chunk.clone())).await.unwrap();
+    within_timeout(sender.send(chunk.clone())).await.unwrap();
     let mut body = driver
-        .send(request("GET", &below(RESOURCES), Body::empty()))
+        .send(request("GET", &mesos_path(RESOURCES_PATH), Body::empty()))
         .await
         .into_body();
     for _ in 0..3 {
         let mut back = Vec::new();
         while back.len() < chunk.len() {
-            let frame = soon(body.frame()).await.unwrap().unwrap();
+            let frame = within_timeout(body.frame()).await.unwrap().unwrap();
             back.extend(frame.into_data().unwrap());
         }
         assert_eq!(back, chunk);
-        soon(sender.send(chunk.clone())).await.unwrap();
+        within_timeout(sender.send(chunk.clone())).await.unwrap();
     }
 }
 
-async fn writes(reply: &'static str, hangs_up: bool) -> std::net::SocketAddr {
+async fn serve_raw_reply(reply: &'static str, hangs_up: bool) -> std::net::SocketAddr {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        until(&mut stream, "\r\n\r\n").await;
+        read_until(&mut stream, "\r\n\r\n").await;
         write(&mut stream, reply).await;
         if !hangs_up {
             std::future::pending::<()>().await;
@@ -150,10 +150,10 @@ async fn a_missing_or_invalid_reply_is_reported() {
         ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{", true, "the connection to the upstream broke after the head of its reply"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{", false, "the upstream did not reply within 100ms"),
     ] {
-        let setup = Setup::new(&[writes(written, hangs_up).await])
+        let setup = Setup::new(&[serve_raw_reply(written, hangs_up).await])
             .upstream(|upstream| upstream.response_timeout = Duration::from_millis(100));
         let driver = in_front_of_schedulers(setup).start().await;
-        let (status, reply) = text(driver.send(request("GET", &below(RESOURCES), Body::empty())).await).await;
+        let (status, reply) = status_and_text(driver.send(request("GET", &mesos_path(RESOURCES_PATH), Body::empty())).await).await;
         let reply: Value = serde_json::from_str(&reply).unwrap();
         assert_eq!(status, 200, "{written}");
         assert_eq!(reply["code"], 1_405_009, "{written}");
@@ -168,19 +168,23 @@ async fn a_client_notices_a_truncated_reply() {
     let driver = in_front_of_schedulers(setup).start().await;
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        until(&mut stream, "\r\n\r\n").await;
+        read_until(&mut stream, "\r\n\r\n").await;
         let start = format!("HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n{{{}", "x".repeat(2000));
         write(&mut stream, &start).await;
     });
-    let response = driver.send(request("GET", &below(RESOURCES), Body::empty())).await;
+    let response = driver
+        .send(request("GET", &mesos_path(RESOURCES_PATH), Body::empty()))
+        .await;
     assert_eq!(response.status(), 200);
-    assert!(soon(response.into_body().collect()).await.is_err());
+    assert!(within_timeout(response.into_body().collect()).await.is_err());
 }
 
 #[tokio::test]
 async fn a_request_without_a_scheduler_fails() {
-    let driver = in_front_of_schedulers(Setup::new(&[refusing().await])).start().await;
-    let (status, reply) = driver.post(runnable("application", "a")).await;
+    let driver = in_front_of_schedulers(Setup::new(&[refusing_upstream().await]))
+        .start()
+        .await;
+    let (status, reply) = driver.post(runnable_json("application", "a")).await;
     let reply: Value = serde_json::from_str(&reply).unwrap();
     assert_eq!(
         (status, reply["code"].as_u64(), &reply["data"]),

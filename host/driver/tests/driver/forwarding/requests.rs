@@ -14,16 +14,16 @@ const APPLICATIONS_PATH: &str = "/namespaces/n/applications";
 async fn headers_of_the_client_are_not_forwarded() {
     let scene = SchedulerScene::start().await;
     for (method, path, body) in [
-        ("POST", APPLICATIONS.to_owned(), runnable("application", "a")),
-        ("PUT", APPLICATIONS.to_owned(), runnable("application", "a")),
-        ("POST", below("/agentsettings"), "[]".to_owned()),
-        ("PUT", below("/agentsettings/taint"), "[]".to_owned()),
+        ("POST", APPLICATIONS.to_owned(), runnable_json("application", "a")),
+        ("PUT", APPLICATIONS.to_owned(), runnable_json("application", "a")),
+        ("POST", mesos_path("/agentsettings"), "[]".to_owned()),
+        ("PUT", mesos_path("/agentsettings/taint"), "[]".to_owned()),
         (
             "PUT",
-            below("/namespaces/n/applications/a/scale/3"),
+            mesos_path("/namespaces/n/applications/a/scale/3"),
             "unread".to_owned(),
         ),
-        ("GET", below("/cluster/resources"), String::new()),
+        ("GET", mesos_path("/cluster/resources"), String::new()),
     ] {
         let mut request = request(method, &path, Body::from(body));
         for (name, value) in [
@@ -42,7 +42,7 @@ async fn headers_of_the_client_are_not_forwarded() {
         }
         let response = scene.driver.send(request).await;
         assert_eq!(response.headers()["x-request-id"], "me-1", "{method} {path}");
-        assert_eq!(text(response).await.0, 200, "{method} {path}");
+        assert_eq!(status_and_text(response).await.0, 200, "{method} {path}");
         let [received] = &scene.take_requests()[..] else {
             panic!("{method} {path} was not asked once")
         };
@@ -63,7 +63,7 @@ async fn headers_of_the_client_are_not_forwarded() {
 async fn a_request_goes_through_the_chains_before_it_is_forwarded() {
     let scene = SchedulerScene::start().await;
     let path = "/namespaces/n/applications";
-    let (forwarded_request, status, _) = scene.send("POST", path, &runnable("application", "plain")).await;
+    let (forwarded_request, status, _) = scene.send("POST", path, &runnable_json("application", "plain")).await;
     let version = forwarded_request.unwrap().json();
     assert_eq!(
         (status, &version["ID"], &version["raw_json"]["seen"]),
@@ -71,16 +71,19 @@ async fn a_request_goes_through_the_chains_before_it_is_forwarded() {
         "what goes on is what the chains left"
     );
 
-    let (forwarded, status, reply) = scene.send("POST", path, &runnable("application", "bad")).await;
+    let (forwarded, status, reply) = scene.send("POST", path, &runnable_json("application", "bad")).await;
     let reply: Value = serde_json::from_str(&reply).unwrap();
     assert!(forwarded.is_none());
     assert_eq!((status, &reply["code"]), (400, &json!(1_405_234)));
 
-    let response = scene.driver.send(post(runnable("application", "odd"))).await;
+    let response = scene
+        .driver
+        .send(post_request(runnable_json("application", "odd")))
+        .await;
     assert_eq!(response.headers()["warning"], r#"299 - "it is odd""#);
-    let response = scene.driver.send(post(application("odd"))).await;
+    let response = scene.driver.send(post_request(application("odd"))).await;
     assert_eq!(response.headers()["warning"], r#"299 - "it is odd""#);
-    assert!(text(response).await.1.contains("no template"));
+    assert!(status_and_text(response).await.1.contains("no template"));
 }
 
 #[tokio::test]
@@ -90,9 +93,9 @@ async fn refused_requests_do_not_reach_the_scheduler() {
     let deep = format!(r#"{{"kind":"application","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
     // (name of the case, method, path, body, expected status, part of the expected reply)
     for (source, method, path, body, status, expected) in [
-        ("6 wrong kind", "POST", "/namespaces/n/applications", runnable("process", "a"), 200, r#"{"result":false,"code":1405008,"message":"(bcs-mesos-driver):Kind process is invalid","data":{}}"#),
-        ("6 wrong kind, that chains look at", "PUT", "/namespaces/n/applications", runnable("deployment", "a"), 200, "1405008"),
-        ("1.4 a dot in the name", "PUT", "/namespaces/n/applications", runnable("application", "a.b"), 200, "Name can't contains contains '.'"),
+        ("6 wrong kind", "POST", "/namespaces/n/applications", runnable_json("process", "a"), 200, r#"{"result":false,"code":1405008,"message":"(bcs-mesos-driver):Kind process is invalid","data":{}}"#),
+        ("6 wrong kind, that chains look at", "PUT", "/namespaces/n/applications", runnable_json("deployment", "a"), 200, "1405008"),
+        ("1.4 a dot in the name", "PUT", "/namespaces/n/applications", runnable_json("application", "a.b"), 200, "Name can't contains contains '.'"),
         ("1.5 no template", "PUT", "/namespaces/n/applications", application("a"), 200, "1405231"),
         ("1.5 a message of no type", "POST", "/namespaces/n/applications/a/message", "{}".to_owned(), 200, "1405233"),
         ("no body", "PUT", "/namespaces/n/applications", String::new(), 200, "1405008"),
@@ -100,8 +103,8 @@ async fn refused_requests_do_not_reach_the_scheduler() {
         ("the same, that chains look at", "POST", "/namespaces/n/applications", "null".to_owned(), 400, "1405010"),
         ("here alone: Go reads 10,000 levels", "PUT", "/namespaces/n/applications", deep.clone(), 200, "1405008"),
         ("the same, that chains look at", "POST", "/namespaces/n/applications", deep.clone(), 400, "recursion limit exceeded"),
-        ("a byte order mark, which Go refuses too", "PUT", "/namespaces/n/applications", format!("\u{feff}{}", runnable("application", "a")), 200, "1405008"),
-        ("the same, that chains look at", "POST", "/namespaces/n/applications", format!("\u{feff}{}", runnable("application", "a")), 400, "1405010"),
+        ("a byte order mark, which Go refuses too", "PUT", "/namespaces/n/applications", format!("\u{feff}{}", runnable_json("application", "a")), 200, "1405008"),
+        ("the same, that chains look at", "POST", "/namespaces/n/applications", format!("\u{feff}{}", runnable_json("application", "a")), 400, "1405010"),
         ("strconv.Atoi", "PUT", "/namespaces/n/deployments/a/scale/x", String::new(), 200, "strconv.Atoi"),
         ("1.3 no such route", "GET", "/namespaces/n/deployments/a", String::new(), 405, "405: Method Not Allowed"),
         ("1.3 no such route", "PATCH", "/namespaces/n/applications", String::new(), 405, "405: Method Not Allowed"),
@@ -115,9 +118,9 @@ async fn refused_requests_do_not_reach_the_scheduler() {
         assert!(reply.contains(expected), "{source}: {reply}");
     }
     let outside = Request::get("/healthz").body(Body::empty()).unwrap();
-    assert_eq!(text(scene.driver.send(outside).await).await.0, 404);
-    let stranger = Request::get(below("/cluster/resources")).body(Body::empty()).unwrap();
-    let (status, reply) = text(scene.driver.send(stranger).await).await;
+    assert_eq!(status_and_text(scene.driver.send(outside).await).await.0, 404);
+    let stranger = Request::get(mesos_path("/cluster/resources")).body(Body::empty()).unwrap();
+    let (status, reply) = status_and_text(scene.driver.send(stranger).await).await;
     assert_eq!(status, 400);
     assert!(reply.contains("http header BCS-ClusterID  don't exist"), "{reply}");
     assert!(scene.take_requests().is_empty());
@@ -129,8 +132,8 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     let scene = SchedulerScene::start().await;
     for (method, status) in [("POST", 400), ("PUT", 200)] {
         let body = b"{\"kind\":\"application\",\"a\":\"\xff\"}".to_vec();
-        let request = request(method, &below("/namespaces/n/applications"), body);
-        let (reply_status, reply) = text(scene.driver.send(request).await).await;
+        let request = request(method, &mesos_path("/namespaces/n/applications"), body);
+        let (reply_status, reply) = status_and_text(scene.driver.send(request).await).await;
         assert_eq!(reply_status, status, "{reply}");
         assert!(reply.contains("invalid utf-8"), "{reply}");
     }
@@ -141,7 +144,7 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
             ("/namespaces/n/configmaps", "{}", 200, "1405008"),
             ("/namespaces/n/applications/a/taskgroups/b/restart", "", 200, "success"),
         ] {
-            let mut request = request("POST", &below(path), body);
+            let mut request = request("POST", &mesos_path(path), body);
             request.headers_mut().insert("accept", accept.parse().unwrap());
             let response = scene.driver.send(request).await;
             assert_eq!(
@@ -149,7 +152,7 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
                 "application/json",
                 "{accept} {path}"
             );
-            let (status_code, reply) = text(response).await;
+            let (status_code, reply) = status_and_text(response).await;
             assert_eq!(status_code, status, "{accept} {path}: {reply}");
             assert!(reply.contains(expected), "{accept} {path}: {reply}");
         }
@@ -163,10 +166,10 @@ async fn methods_without_a_route_are_refused() {
         let mut stream = scene.driver.connect().await;
         let head = format!(
             "{method} {} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\nconnection: close\r\n\r\n",
-            below(APPLICATIONS_PATH)
+            mesos_path(APPLICATIONS_PATH)
         );
         write(&mut stream, &head).await;
-        let reply = rest(&mut stream).await;
+        let reply = read_rest(&mut stream).await;
         assert!(reply.starts_with("HTTP/1.1 405 "), "{method}: {reply}");
         assert!(reply.contains("allow: GET, POST, PUT\r\n"), "{method}: {reply}");
         assert_eq!(reply.ends_with("\r\n\r\n"), method == "HEAD", "{method}: {reply}");
@@ -179,16 +182,16 @@ async fn a_request_ends_when_its_client_hangs_up() {
     let setup = Setup::new(&[listener.local_addr().unwrap()]);
     let driver = in_front_of_schedulers(setup).start().await;
     let mut client = driver.connect().await;
-    let body = runnable("application", "a");
+    let body = runnable_json("application", "a");
     let head = format!(
         "PUT {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     write(&mut client, &head).await;
-    let (mut scheduler, _) = soon(listener.accept()).await.unwrap();
-    until(&mut scheduler, "\r\n\r\n").await;
+    let (mut scheduler, _) = within_timeout(listener.accept()).await.unwrap();
+    read_until(&mut scheduler, "\r\n\r\n").await;
     drop(client);
     let mut rest = Vec::new();
-    soon(scheduler.read_to_end(&mut rest)).await.unwrap();
+    within_timeout(scheduler.read_to_end(&mut rest)).await.unwrap();
     assert!(serde_json::from_slice::<Value>(&rest).unwrap()["raw_json"].is_object());
 }

@@ -32,14 +32,14 @@ impl SentBody {
         match self {
             Nothing => String::new(),
             Raw => r#"{ "any":  ["thing"] }"#.to_owned(),
-            Checked(kind) | Version(kind) => runnable(kind, "a"),
-            Deployment => runnable("deployment", "a"),
-            Daemonset => runnable("daemonset", "a"),
+            Checked(kind) | Version(kind) => runnable_json(kind, "a"),
+            Deployment => runnable_json("deployment", "a"),
+            Daemonset => runnable_json("daemonset", "a"),
             Message => r#"{"msgtype":"signal","msgdata":{"processname":"p","signal":12}}"#.to_owned(),
         }
     }
 
-    fn check(self, forwarded_request: &RelayedRequest) {
+    fn assert_forwarded(self, forwarded_request: &RelayedRequest) {
         match self {
             Nothing => assert_eq!(forwarded_request.body, "", "{}", forwarded_request.line),
             Raw | Checked(_) => assert_eq!(forwarded_request.body, self.body(), "{}", forwarded_request.line),
@@ -90,9 +90,10 @@ impl SentBody {
                 forwarded_request.line
             ),
         }
-        let is_known = forwarded_request.headers.contains_key("content-length");
-        let has_length =
-            is_known || forwarded_request.line.starts_with("GET") || forwarded_request.line.starts_with("DELETE");
+        let has_length_header = forwarded_request.headers.contains_key("content-length");
+        let has_length = has_length_header
+            || forwarded_request.line.starts_with("GET")
+            || forwarded_request.line.starts_with("DELETE");
         assert!(
             has_length,
             "{} has no length: {:?}",
@@ -179,16 +180,18 @@ const ROWS: [(&str, &str, SentBody, &str); 69] = [
 async fn every_route_reaches_the_scheduler() {
     let scene = SchedulerScene::start().await;
     let mut covered_routes = HashSet::new();
-    for (method, path, sent, expected) in ROWS {
-        let (head, ()) = request(method, &below(path), Body::empty()).map(|_| ()).into_parts();
+    for (method, path, sent_body, expected) in ROWS {
+        let (head, ()) = request(method, &mesos_path(path), Body::empty())
+            .map(|_| ())
+            .into_parts();
         let RouteLookup::Found(matched) = lookup(&head) else {
             panic!("{method} {path} has no route")
         };
         covered_routes.insert((matched.route.verb, matched.route.path));
-        let (forwarded, status, reply) = scene.send(method, path, &sent.body()).await;
+        let (forwarded, status, reply) = scene.send(method, path, &sent_body.body()).await;
         let forwarded_request = forwarded.unwrap_or_else(|| panic!("{method} {path} was not asked: {status} {reply}"));
         assert_eq!(forwarded_request.line, expected, "{method} {path}");
-        sent.check(&forwarded_request);
+        sent_body.assert_forwarded(&forwarded_request);
         assert_eq!((status, reply.as_str()), (200, SUCCESS), "{method} {path}");
     }
     for route in routes() {

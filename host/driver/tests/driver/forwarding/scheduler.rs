@@ -44,18 +44,18 @@ pub(super) struct SchedulerScene {
 
 impl SchedulerScene {
     pub(super) async fn start() -> Self {
-        Self::answering(|| Response::new(Body::from(SUCCESS))).await
+        Self::start_with_reply(|| Response::new(Body::from(SUCCESS))).await
     }
 
-    pub(super) async fn answering(reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
-        Self::with(reply, |setup| setup).await
+    pub(super) async fn start_with_reply(reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
+        Self::start_with(reply, |setup| setup).await
     }
 
-    pub(super) async fn start_changed(change: impl FnOnce(Setup) -> Setup) -> Self {
-        Self::with(|| Response::new(Body::from(SUCCESS)), change).await
+    pub(super) async fn start_with_setup(change: impl FnOnce(Setup) -> Setup) -> Self {
+        Self::start_with(|| Response::new(Body::from(SUCCESS)), change).await
     }
 
-    pub(super) async fn with(
+    pub(super) async fn start_with(
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
         change: impl FnOnce(Setup) -> Setup,
     ) -> Self {
@@ -87,8 +87,8 @@ impl SchedulerScene {
 
     /// Sends a request; returns the request that the scheduler received, and the status and body of the reply.
     pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> (Option<RelayedRequest>, u16, String) {
-        let request = request(method, &below(path), Body::from(body.to_owned()));
-        let (status, text) = text(self.driver.send(request).await).await;
+        let request = request(method, &mesos_path(path), Body::from(body.to_owned()));
+        let (status, text) = status_and_text(self.driver.send(request).await).await;
         let mut requests = self.take_requests();
         assert!(requests.len() < 2, "{method} {path} was asked twice: {requests:?}");
         (requests.pop(), status, text)
@@ -99,11 +99,11 @@ pub(super) fn in_front_of_schedulers(setup: Setup) -> Setup {
     setup.bcs(|bcs| bcs.upstream_kind = UpstreamKind::Scheduler)
 }
 
-pub(super) fn below(path: &str) -> String {
+pub(super) fn mesos_path(path: &str) -> String {
     format!("/mesosdriver/v4{path}")
 }
 
-pub(super) fn runnable(kind: &str, name: &str) -> String {
+pub(super) fn runnable_json(kind: &str, name: &str) -> String {
     let template = match kind {
         "process" => json!({"processes": [{"procName": "p"}]}),
         _ => json!({"containers": [{"type": "MESOS", "image": "i:1"}]}),

@@ -9,8 +9,8 @@ use http::Request;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{OUTER, SimulatedDriver, envelope, gateway};
-use crate::{harness::*, tls::until, zookeeper::ensemble::TestZooKeeper};
+use super::{GATEWAY_PREFIX, SimulatedDriver, gateway_setup, status_and_json};
+use crate::{harness::*, tls::wait_until, zookeeper::ensemble::TestZooKeeper};
 
 const PATH: &str = GatewayConfig::DEFAULT_PATH;
 
@@ -38,14 +38,14 @@ fn register(
     })
 }
 
-async fn reply(gateway: &RunningDriver, cluster: &str) -> (u64, String) {
-    let request = Request::get(format!("{OUTER}/a")).header("bcs-clusterid", cluster);
-    let (_, body) = envelope(gateway.send(request.body(Body::empty()).unwrap()).await).await;
+async fn code_and_message(gateway: &RunningDriver, cluster: &str) -> (u64, String) {
+    let request = Request::get(format!("{GATEWAY_PREFIX}/a")).header("bcs-clusterid", cluster);
+    let (_, body) = status_and_json(gateway.send(request.body(Body::empty()).unwrap()).await).await;
     let message = body["message"].as_str().unwrap().to_owned();
     (body["code"].as_u64().unwrap(), message)
 }
 
-async fn detail(gateway: &RunningDriver) -> Value {
+async fn gateway_status(gateway: &RunningDriver) -> Value {
     gateway.status().await["gateway"].clone()
 }
 
@@ -53,7 +53,7 @@ async fn detail(gateway: &RunningDriver) -> Value {
 async fn services_other_than_drivers_are_discovered_through_zookeeper() {
     let server = tokio::task::spawn_blocking(TestZooKeeper::start).await.unwrap();
     let (storage, kubernetes) = (
-        SimulatedDriver::answering(404, "gone").await,
+        SimulatedDriver::start_with_reply(404, "gone").await,
         SimulatedDriver::start().await,
     );
     let directory = tempfile::tempdir().unwrap();
@@ -65,7 +65,7 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
         digest("one")
     );
     std::fs::write(&path, text).unwrap();
-    let mut setup = gateway(&[], |config| {
+    let mut setup = gateway_setup(&[], |config| {
         config.services = true;
         config.tokens = Some(TokensConfig::File(TokenTable::read(&path).unwrap()));
     });
@@ -87,7 +87,7 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
             .status()
             .as_u16()
     };
-    until("it is known that there is none", async || {
+    wait_until("it is known that there is none", async || {
         send("GET", "storage/x", "all", "").await == 502
     })
     .await;
@@ -96,7 +96,7 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
     let node = "/bcs/services/endpoints/kubernetedriver/BCS-K8S-1";
     let _kubernetes = register(&registering, node, kubernetes.address, None);
     // The storage service, to which the gateway forwards this request, replies 404. The gateway passes this status on.
-    until("the storage", async || {
+    wait_until("the storage", async || {
         send("GET", "storage/k8s/x?y=1", "all", "").await == 404
     })
     .await;
@@ -105,7 +105,7 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
     assert_eq!(storage_request.uri, "/bcsstorage/v1/k8s/x?y=1");
     assert!(!storage_request.headers.contains_key("authorization"));
     assert_eq!(storage_request.body, "a: 1");
-    until("the driver", async || {
+    wait_until("the driver", async || {
         send("PATCH", "scheduler/k8s/api/v1/pods", "one", "BCS-K8S-1").await == 200
     })
     .await;
@@ -142,7 +142,7 @@ async fn drivers_are_discovered_through_zookeeper() {
         SimulatedDriver::start().await,
         SimulatedDriver::start().await,
     );
-    let mut setup = gateway(&[("BCS-LISTED", &[listed_driver.address])], |config| {
+    let mut setup = gateway_setup(&[("BCS-LISTED", &[listed_driver.address])], |config| {
         config.discovery = Some(PATH.parse().unwrap());
     });
     setup.config.zookeeper = ZooKeeperConfig {
@@ -151,23 +151,26 @@ async fn drivers_are_discovered_through_zookeeper() {
     };
     let gateway = setup.start().await;
     // The gateway answers after it has read the nodes in ZooKeeper, where no driver is registered yet.
-    let (code, message) = reply(&gateway, "BCS-1").await;
+    let (code, message) = code_and_message(&gateway, "BCS-1").await;
     assert_eq!(
         (code, message.as_str()),
         (1_405_051, "(bcs-api):mesos cluster BCS-1 not found")
     );
-    assert_eq!(reply(&gateway, "BCS-LISTED").await.0, 0);
-    assert_eq!(detail(&gateway).await["discovery"], PATH);
+    assert_eq!(code_and_message(&gateway, "BCS-LISTED").await.0, 0);
+    assert_eq!(gateway_status(&gateway).await["discovery"], PATH);
 
     let registering = ZooKeeper::open(ensemble_config(server.address()));
     // A driver also creates a node for schedulers, next to the nodes of the clusters. The gateway must ignore that
     // node.
     let _beside = register(&registering, PATH, one.address, None);
     let first = register(&registering, &format!("{PATH}/BCS-1"), one.address, None);
-    until("the first driver", async || reply(&gateway, "BCS-1").await.0 == 0).await;
+    wait_until("the first driver", async || {
+        code_and_message(&gateway, "BCS-1").await.0 == 0
+    })
+    .await;
     let second = register(&registering, &format!("{PATH}/BCS-1"), two.address, None);
-    until("the second driver", async || {
-        reply(&gateway, "BCS-1").await;
+    wait_until("the second driver", async || {
+        code_and_message(&gateway, "BCS-1").await;
         !two.take_requests().is_empty()
     })
     .await;
@@ -175,32 +178,38 @@ async fn drivers_are_discovered_through_zookeeper() {
     let _third = register(
         &registering,
         &format!("{PATH}/BCS-2"),
-        refusing().await,
+        refusing_upstream().await,
         Some(outside.address),
     );
-    until("another cluster", async || reply(&gateway, "BCS-2").await.0 == 0).await;
+    wait_until("another cluster", async || {
+        code_and_message(&gateway, "BCS-2").await.0 == 0
+    })
+    .await;
     assert!(!outside.take_requests().is_empty());
     // The configuration lists the drivers of the cluster `BCS-LISTED`. So if another driver registers itself for this
     // cluster, the gateway ignores it.
     let _fourth = register(&registering, &format!("{PATH}/BCS-LISTED"), one.address, None);
     let _last = register(&registering, &format!("{PATH}/BCS-3"), one.address, None);
-    until("the last cluster", async || reply(&gateway, "BCS-3").await.0 == 0).await;
-    let ids: Vec<Value> = detail(&gateway).await["clusters"]
+    wait_until("the last cluster", async || {
+        code_and_message(&gateway, "BCS-3").await.0 == 0
+    })
+    .await;
+    let ids: Vec<Value> = gateway_status(&gateway).await["clusters"]
         .as_array()
         .unwrap()
         .iter()
         .map(|cluster| cluster["cluster"].clone())
         .collect();
     assert_eq!(ids, ["BCS-1", "BCS-2", "BCS-3", "BCS-LISTED"]);
-    let drivers = &detail(&gateway).await["clusters"][3]["drivers"];
+    let drivers = &gateway_status(&gateway).await["clusters"][3]["drivers"];
     assert_eq!(
         *drivers,
         json!([{"server": format!("http://{}", listed_driver.address), "up": true}])
     );
 
-    soon(second.withdraw()).await;
-    until("one driver", async || {
-        detail(&gateway).await["clusters"][0]["drivers"]
+    within_timeout(second.withdraw()).await;
+    wait_until("one driver", async || {
+        gateway_status(&gateway).await["clusters"][0]["drivers"]
             .as_array()
             .unwrap()
             .len()
@@ -210,39 +219,45 @@ async fn drivers_are_discovered_through_zookeeper() {
     one.take_requests();
     two.take_requests();
     for _ in 0..4 {
-        assert_eq!(reply(&gateway, "BCS-1").await.0, 0);
+        assert_eq!(code_and_message(&gateway, "BCS-1").await.0, 0);
     }
     assert_eq!((one.take_requests().len(), two.take_requests().len()), (4, 0));
-    soon(first.withdraw()).await;
-    until("nobody", async || reply(&gateway, "BCS-1").await.0 == 1_405_051).await;
-    let (_, message) = reply(&gateway, "BCS-1").await;
+    within_timeout(first.withdraw()).await;
+    wait_until("nobody", async || {
+        code_and_message(&gateway, "BCS-1").await.0 == 1_405_051
+    })
+    .await;
+    let (_, message) = code_and_message(&gateway, "BCS-1").await;
     assert!(
         message.ends_with("mesos cluster BCS-1 not found: no driver of it is registered"),
         "{message}"
     );
     drop(server);
-    until("the loss", async || detail(&gateway).await["problem"] != Value::Null).await;
-    assert_eq!(reply(&gateway, "BCS-2").await.0, 0);
+    wait_until("the loss", async || {
+        gateway_status(&gateway).await["problem"] != Value::Null
+    })
+    .await;
+    assert_eq!(code_and_message(&gateway, "BCS-2").await.0, 0);
 }
 
 #[tokio::test]
 async fn without_zookeeper_a_gateway_knows_only_listed_drivers() {
     let listed_driver = SimulatedDriver::start().await;
-    let mut setup = gateway(&[("BCS-LISTED", &[listed_driver.address])], |config| {
+    let mut setup = gateway_setup(&[("BCS-LISTED", &[listed_driver.address])], |config| {
         config.discovery = Some(PATH.parse().unwrap());
         config.drivers.connect_timeout = std::time::Duration::from_millis(50);
     });
     setup.config.zookeeper = ZooKeeperConfig {
         cluster: None,
-        service: Some(ensemble_config(&refusing().await.to_string())),
+        service: Some(ensemble_config(&refusing_upstream().await.to_string())),
     };
     let gateway = setup.start().await;
-    assert_eq!(reply(&gateway, "BCS-LISTED").await.0, 0);
-    let (code, message) = reply(&gateway, "BCS-1").await;
+    assert_eq!(code_and_message(&gateway, "BCS-LISTED").await.0, 0);
+    let (code, message) = code_and_message(&gateway, "BCS-1").await;
     assert_eq!(code, 1_405_051);
     assert!(
         message.contains("not found: the clusters have not been read from ZooKeeper yet"),
         "{message}"
     );
-    assert_ne!(detail(&gateway).await["problem"], Value::Null);
+    assert_ne!(gateway_status(&gateway).await["problem"], Value::Null);
 }

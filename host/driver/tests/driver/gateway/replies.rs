@@ -6,7 +6,7 @@ use http::Request;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::json;
 
-use super::{OUTER, SimulatedDriver, envelope, gateway};
+use super::{GATEWAY_PREFIX, SimulatedDriver, gateway_setup, status_and_json};
 use crate::{harness::*, log::TestLog};
 
 #[tokio::test]
@@ -15,13 +15,13 @@ async fn each_failure_has_the_reply_of_bcs_api() {
     let (silent, _release, _arrivals) = held_upstream().await;
     let clusters: [(&str, &[_]); 3] = [
         (CLUSTER, &[driver.address]),
-        ("BCS-DOWN", &[refusing().await, refusing().await]),
+        ("BCS-DOWN", &[refusing_upstream().await, refusing_upstream().await]),
         ("BCS-SILENT", &[silent]),
     ];
-    let path = format!("{OUTER}/a");
+    let path = format!("{GATEWAY_PREFIX}/a");
     let none = "http header BCS-ClusterID can't be empty";
     for statuses in Statuses::ALL {
-        let gateway = gateway(&clusters, |config| {
+        let gateway = gateway_setup(&clusters, |config| {
             config.statuses = statuses;
             config.drivers.response_timeout = Duration::from_millis(50);
         })
@@ -131,7 +131,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
                 assert_eq!(response.status(), expected, "{case}");
                 continue;
             }
-            let (status, body) = envelope(response).await;
+            let (status, body) = status_and_json(response).await;
             assert_eq!(status, expected, "{case}: {body}");
             assert_eq!(body["code"], code, "{case}: {body}");
             assert!(body["message"].as_str().unwrap().contains(message), "{case}: {body}");
@@ -143,13 +143,15 @@ async fn each_failure_has_the_reply_of_bcs_api() {
 #[tokio::test]
 async fn the_http_status_of_a_drivers_reply_is_passed_on() {
     for status in [200, 201, 400, 404, 500] {
-        let driver = SimulatedDriver::answering(status, "as it is").await;
+        let driver = SimulatedDriver::start_with_reply(status, "as it is").await;
         for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, status)] {
-            let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| config.statuses = statuses)
+            let gateway = gateway_setup(&[(CLUSTER, &[driver.address])], |config| config.statuses = statuses)
                 .start()
                 .await;
-            let response = gateway.send(request("GET", &format!("{OUTER}/a"), Body::empty())).await;
-            assert_eq!(text(response).await, (expected, "as it is".to_owned()));
+            let response = gateway
+                .send(request("GET", &format!("{GATEWAY_PREFIX}/a"), Body::empty()))
+                .await;
+            assert_eq!(status_and_text(response).await, (expected, "as it is".to_owned()));
         }
     }
 }
@@ -157,19 +159,19 @@ async fn the_http_status_of_a_drivers_reply_is_passed_on() {
 #[tokio::test]
 async fn requests_in_flight_beyond_the_limit_are_refused() {
     let (driver, release, mut arrivals) = held_upstream().await;
-    let gateway = gateway(&[(CLUSTER, &[driver])], |_| {})
+    let gateway = gateway_setup(&[(CLUSTER, &[driver])], |_| {})
         .limits(|limits| limits.concurrency = 1)
         .start()
         .await;
     let address = gateway.address;
-    let path = format!("{OUTER}/a");
+    let path = format!("{GATEWAY_PREFIX}/a");
     let first = request("GET", &path, Body::empty());
-    let first = tokio::spawn(async move { text(send(address, first).await).await });
-    soon(arrivals.recv()).await.unwrap();
-    let (status, body) = envelope(gateway.send(request("GET", &path, Body::empty())).await).await;
+    let first = tokio::spawn(async move { status_and_text(send(address, first).await).await });
+    within_timeout(arrivals.recv()).await.unwrap();
+    let (status, body) = status_and_json(gateway.send(request("GET", &path, Body::empty())).await).await;
     assert_eq!((status, &body["code"]), (503, &json!(1_405_050)));
     release.notify_one();
-    assert_eq!(soon(first).await.unwrap(), (200, "done".to_owned()));
+    assert_eq!(within_timeout(first).await.unwrap(), (200, "done".to_owned()));
 }
 
 #[tokio::test]
@@ -177,15 +179,15 @@ async fn requests_are_counted_by_cluster_and_status() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    let driver = SimulatedDriver::answering(404, "none").await;
-    let gateway = gateway(
-        &[(CLUSTER, &[driver.address]), ("BCS-DOWN", &[refusing().await])],
+    let driver = SimulatedDriver::start_with_reply(404, "none").await;
+    let gateway = gateway_setup(
+        &[(CLUSTER, &[driver.address]), ("BCS-DOWN", &[refusing_upstream().await])],
         |_| {},
     )
     .on_this_thread()
     .start()
     .await;
-    let path = format!("{OUTER}/a");
+    let path = format!("{GATEWAY_PREFIX}/a");
     gateway.send(request("GET", &path, Body::empty())).await;
     for unknown in ["BCS-X", "BCS-Y", "BCS-Z"] {
         let mut asking = request("GET", &path, Body::empty());
@@ -226,7 +228,7 @@ async fn the_access_log_names_the_cluster_and_the_user() {
     let text = format!("tokens: [{{ name: ci, sha256: {digest}, clusters: {{ '*': Read }} }}]");
     std::fs::write(&path, text).unwrap();
     let table = TokenTable::read(&path).unwrap();
-    let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
+    let gateway = gateway_setup(&[(CLUSTER, &[driver.address])], |config| {
         config.tokens = Some(TokensConfig::File(table));
     })
     .on_this_thread()
@@ -235,7 +237,7 @@ async fn the_access_log_names_the_cluster_and_the_user() {
     let ask = async |method: &str| {
         let mut asking = request(
             method,
-            &format!("{OUTER}/namespaces/defaultGroup/applications/a"),
+            &format!("{GATEWAY_PREFIX}/namespaces/defaultGroup/applications/a"),
             Body::empty(),
         );
         asking

@@ -13,10 +13,10 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{DriverRequest, OUTER, SimulatedDriver, envelope, gateway};
+use super::{DriverRequest, GATEWAY_PREFIX, SimulatedDriver, gateway_setup, status_and_json};
 use crate::{
     harness::*,
-    tls::{FileAuthority, until},
+    tls::{FileAuthority, wait_until},
 };
 
 const HOOKS: &str = "/namespaces/n/admissionwebhook";
@@ -26,8 +26,8 @@ fn digest(token: &str) -> String {
     hex::encode(Sha256::digest(token))
 }
 
-fn asking(method: &str, path: &str, headers: &[(&str, &str)]) -> Request<Body> {
-    let request = Request::builder().method(method).uri(format!("{OUTER}{path}"));
+fn request_with_headers(method: &str, path: &str, headers: &[(&str, &str)]) -> Request<Body> {
+    let request = Request::builder().method(method).uri(format!("{GATEWAY_PREFIX}{path}"));
     let request = headers
         .iter()
         .fold(request, |request, (name, value)| request.header(*name, *value));
@@ -58,7 +58,7 @@ async fn token_check_counters_start_at_zero() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = recorder.handle();
         let _recorder = metrics::set_default_local_recorder(&recorder);
-        let gateway = gateway(&[], |config| config.tokens = Some(tokens));
+        let gateway = gateway_setup(&[], |config| config.tokens = Some(tokens));
         let _running = gateway.on_this_thread().start().await;
         let rendered = metrics.render();
         for (source, result) in expected {
@@ -79,7 +79,7 @@ async fn a_token_file_grants_rights_by_cluster() {
         digest("writes")
     );
     let table = TokenTable::read(&write_tokens(directory.path(), &text)).unwrap();
-    let gateway = gateway(
+    let gateway = gateway_setup(
         &[("BCS-1", &[driver.address]), ("BCS-2", &[driver.address])],
         |config| {
             config.tokens = Some(TokensConfig::File(table));
@@ -91,20 +91,27 @@ async fn a_token_file_grants_rights_by_cluster() {
     )
     .start()
     .await;
-    let (one, two, three) = (
+    let (first_cluster, second_cluster, third_cluster) = (
         ("bcs-clusterid", "BCS-1"),
         ("bcs-clusterid", "BCS-2"),
         ("bcs-clusterid", "BCS-3"),
     );
-    let reads = ("authorization", "Bearer reads");
-    let writes = ("x-bcs-user-token", "writes");
+    let reader_header = ("authorization", "Bearer reads");
+    let writer_header = ("x-bcs-user-token", "writes");
     // (method, path, headers, expected status and code, part of the expected message)
     for (method, path, headers, status, code, part) in [
-        ("GET", APPLICATIONS, &[one, reads][..], 200, 0, "success"),
+        (
+            "GET",
+            APPLICATIONS,
+            &[first_cluster, reader_header][..],
+            200,
+            0,
+            "success",
+        ),
         (
             "POST",
             APPLICATIONS,
-            &[one, reads],
+            &[first_cluster, reader_header],
             400,
             1_405_058,
             "board has the permission Read for the cluster BCS-1, and this needs Write",
@@ -112,7 +119,7 @@ async fn a_token_file_grants_rights_by_cluster() {
         (
             "GET",
             "/webconsole/x",
-            &[one, reads],
+            &[first_cluster, reader_header],
             400,
             1_405_058,
             "this needs Write",
@@ -120,17 +127,24 @@ async fn a_token_file_grants_rights_by_cluster() {
         (
             "GET",
             APPLICATIONS,
-            &[two, reads],
+            &[second_cluster, reader_header],
             400,
             1_405_058,
             "board has no permission for the cluster BCS-2",
         ),
-        ("GET", "/admissionwebhooks", &[one, reads], 200, 0, "success"),
-        ("POST", APPLICATIONS, &[one, writes], 200, 0, "success"),
+        (
+            "GET",
+            "/admissionwebhooks",
+            &[first_cluster, reader_header],
+            200,
+            0,
+            "success",
+        ),
+        ("POST", APPLICATIONS, &[first_cluster, writer_header], 200, 0, "success"),
         (
             "DELETE",
             "/namespaces/n/applications/a",
-            &[one, writes],
+            &[first_cluster, writer_header],
             200,
             0,
             "success",
@@ -138,7 +152,7 @@ async fn a_token_file_grants_rights_by_cluster() {
         (
             "DELETE",
             "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions",
-            &[one, writes],
+            &[first_cluster, writer_header],
             400,
             1_405_058,
             "this needs Hooks",
@@ -146,18 +160,32 @@ async fn a_token_file_grants_rights_by_cluster() {
         (
             "POST",
             "/customresources/clb.bmsf.tencent.com/v1/clbs",
-            &[one, writes],
+            &[first_cluster, writer_header],
             200,
             0,
             "success",
         ),
-        ("GET", "/unknown", &[one, writes], 400, 1_405_058, "this needs Hooks"),
-        ("POST", HOOKS, &[one, writes], 400, 1_405_058, "this needs Hooks"),
-        ("POST", HOOKS, &[two, writes], 200, 0, "success"),
+        (
+            "GET",
+            "/unknown",
+            &[first_cluster, writer_header],
+            400,
+            1_405_058,
+            "this needs Hooks",
+        ),
+        (
+            "POST",
+            HOOKS,
+            &[first_cluster, writer_header],
+            400,
+            1_405_058,
+            "this needs Hooks",
+        ),
+        ("POST", HOOKS, &[second_cluster, writer_header], 200, 0, "success"),
         (
             "GET",
             APPLICATIONS,
-            &[one],
+            &[first_cluster],
             401,
             1_405_059,
             "anonymous requests is forbidden, please provide a valid token: send `Authorization: Bearer TOKEN`",
@@ -165,7 +193,7 @@ async fn a_token_file_grants_rights_by_cluster() {
         (
             "GET",
             APPLICATIONS,
-            &[one, ("authorization", "Bearer wrong")],
+            &[first_cluster, ("authorization", "Bearer wrong")],
             401,
             1_405_059,
             "unknown token",
@@ -173,7 +201,7 @@ async fn a_token_file_grants_rights_by_cluster() {
         (
             "GET",
             APPLICATIONS,
-            &[one, ("authorization", "Basic cmVhZHM=")],
+            &[first_cluster, ("authorization", "Basic cmVhZHM=")],
             401,
             1_405_059,
             "is not `Bearer` and a token",
@@ -181,7 +209,7 @@ async fn a_token_file_grants_rights_by_cluster() {
         (
             "GET",
             APPLICATIONS,
-            &[one, ("authorization", "Bearer wrong"), writes],
+            &[first_cluster, ("authorization", "Bearer wrong"), writer_header],
             401,
             1_405_059,
             "unknown token",
@@ -190,16 +218,16 @@ async fn a_token_file_grants_rights_by_cluster() {
         (
             "GET",
             APPLICATIONS,
-            &[three, reads],
+            &[third_cluster, reader_header],
             400,
             1_405_058,
             "no permission for the cluster BCS-3",
         ),
-        ("GET", APPLICATIONS, &[reads], 200, 1_405_007, "can't be empty"),
+        ("GET", APPLICATIONS, &[reader_header], 200, 1_405_007, "can't be empty"),
     ] {
-        let response = gateway.send(asking(method, path, headers)).await;
+        let response = gateway.send(request_with_headers(method, path, headers)).await;
         let challenge = response.headers().get("www-authenticate").cloned();
-        let (reply_status, body) = envelope(response).await;
+        let (reply_status, body) = status_and_json(response).await;
         let case = format!("{method} {path} {headers:?}: {body}");
         assert_eq!((reply_status, &body["code"]), (status, &json!(code)), "{case}");
         assert!(body["message"].as_str().unwrap().contains(part), "{case}");
@@ -217,7 +245,7 @@ async fn a_token_file_grants_rights_by_cluster() {
 #[tokio::test]
 async fn tokens_are_forwarded_to_drivers_only_if_configured() {
     let driver = SimulatedDriver::start().await;
-    let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| config.forward_token = true)
+    let gateway = gateway_setup(&[(CLUSTER, &[driver.address])], |config| config.forward_token = true)
         .start()
         .await;
     let headers = [
@@ -225,7 +253,7 @@ async fn tokens_are_forwarded_to_drivers_only_if_configured() {
         ("authorization", "Bearer a"),
         ("x-bcs-user-token", "b"),
     ];
-    gateway.send(asking("GET", APPLICATIONS, &headers)).await;
+    gateway.send(request_with_headers("GET", APPLICATIONS, &headers)).await;
     let [driver_request] = driver.take_requests().try_into().unwrap();
     assert_eq!(driver_request.headers["authorization"], "Bearer a");
     assert_eq!(driver_request.headers["x-bcs-user-token"], "b");
@@ -243,41 +271,44 @@ async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
     };
     let path = write_tokens(directory.path(), &token_list("first"));
     let table = TokenTable::read(&path).unwrap();
-    let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
+    let gateway = gateway_setup(&[(CLUSTER, &[driver.address])], |config| {
         config.tokens = Some(TokensConfig::File(table));
     })
     .start()
     .await;
-    let status = async |token: &str| {
+    let status_with_token = async |token: &str| {
         let token = format!("Bearer {token}");
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*token)];
         gateway
-            .send(asking("GET", APPLICATIONS, &headers))
+            .send(request_with_headers("GET", APPLICATIONS, &headers))
             .await
             .status()
             .as_u16()
     };
-    let tokens = async || gateway.status().await["gateway"]["tokens"].clone();
-    assert_eq!((status("first").await, status("second").await), (200, 401));
-    assert_eq!(tokens().await, json!({"source": "file", "count": 1}));
+    let tokens_status = async || gateway.status().await["gateway"]["tokens"].clone();
+    assert_eq!(
+        (status_with_token("first").await, status_with_token("second").await),
+        (200, 401)
+    );
+    assert_eq!(tokens_status().await, json!({"source": "file", "count": 1}));
 
     write_tokens(directory.path(), &token_list("second"));
-    until("the second token", async || status("second").await == 200).await;
-    assert_eq!(status("first").await, 401);
+    wait_until("the second token", async || status_with_token("second").await == 200).await;
+    assert_eq!(status_with_token("first").await, 401);
 
     write_tokens(directory.path(), "tokens: [\n");
-    until("the problem", async || tokens().await["problem"] != Value::Null).await;
-    assert_eq!(status("second").await, 200);
+    wait_until("the problem", async || tokens_status().await["problem"] != Value::Null).await;
+    assert_eq!(status_with_token("second").await, 200);
     std::fs::remove_file(&path).unwrap();
-    until("the other problem", async || {
-        tokens().await["problem"].to_string().contains("No such file")
+    wait_until("the other problem", async || {
+        tokens_status().await["problem"].to_string().contains("No such file")
     })
     .await;
-    assert_eq!(status("second").await, 200);
+    assert_eq!(status_with_token("second").await, 200);
 
     write_tokens(directory.path(), "tokens: []\n");
-    until("nobody", async || status("second").await == 401).await;
-    assert_eq!(tokens().await, json!({"source": "file", "count": 0}));
+    wait_until("nobody", async || status_with_token("second").await == 401).await;
+    assert_eq!(tokens_status().await, json!({"source": "file", "count": 0}));
 }
 
 /// A server that checks tokens, like bcs-user-manager.
@@ -285,7 +316,7 @@ async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
 struct UserManager {
     requests: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
     /// If a status and a text are set here, every request gets them as the reply, and no token is checked.
-    instead: Arc<Mutex<Option<(u16, String)>>>,
+    fixed_reply: Arc<Mutex<Option<(u16, String)>>>,
 }
 
 impl UserManager {
@@ -301,16 +332,16 @@ impl UserManager {
                 .lock()
                 .unwrap()
                 .push((head.headers, line, body.clone()));
-            if let Some((status, text)) = manager.instead.lock().unwrap().clone() {
+            if let Some((status, text)) = manager.fixed_reply.lock().unwrap().clone() {
                 return (StatusCode::from_u16(status).unwrap(), text);
             }
-            let may: &[&str] = match body["user_token"].as_str().unwrap() {
+            let allowed_actions: &[&str] = match body["user_token"].as_str().unwrap() {
                 "reads" => &["GET"],
                 "writes" => &["GET", "POST", "PUT", "DELETE"],
                 "steers" => &["GET", "POST", "hooks"],
                 _ => &[],
             };
-            let allowed = may.contains(&body["action"].as_str().unwrap()) && body["resource"] == CLUSTER;
+            let allowed = allowed_actions.contains(&body["action"].as_str().unwrap()) && body["resource"] == CLUSTER;
             let data = json!({"allowed": allowed, "message": format!("usertoken [{}] is x", body["user_token"])});
             let reply = json!({"result": true, "code": 0, "message": "success", "data": data});
             (StatusCode::OK, reply.to_string())
@@ -325,7 +356,7 @@ impl UserManager {
 fn endpoint(url: &str) -> EndpointConfig {
     EndpointConfig {
         url: url.parse().unwrap(),
-        tls: without_tls(),
+        tls: client_without_tls(),
         token_file: None,
         timeout: EndpointConfig::DEFAULT_TIMEOUT,
         cache: Duration::from_secs(3600),
@@ -333,8 +364,8 @@ fn endpoint(url: &str) -> EndpointConfig {
     }
 }
 
-async fn with_endpoint(driver: &SimulatedDriver, endpoint: EndpointConfig) -> RunningDriver {
-    gateway(&[(CLUSTER, &[driver.address])], |config| {
+async fn gateway_with_endpoint(driver: &SimulatedDriver, endpoint: EndpointConfig) -> RunningDriver {
+    gateway_setup(&[(CLUSTER, &[driver.address])], |config| {
         config.tokens = Some(TokensConfig::Endpoint(Box::new(endpoint)));
     })
     .start()
@@ -350,16 +381,19 @@ async fn a_token_can_be_limited_to_namespaces() {
     let text =
         format!("tokens: [{{ name: a, sha256: {digest}, clusters: {{ '*': Hooks }}, namespaces: [mine, other] }}]\n");
     std::fs::write(&path, text).unwrap();
-    let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
+    let gateway = gateway_setup(&[(CLUSTER, &[driver.address])], |config| {
         config.tokens = Some(TokensConfig::File(TokenTable::read(&path).unwrap()));
     })
     .start()
     .await;
-    let body = |key: &str, namespace: &str| {
+    let application_json = |key: &str, namespace: &str| {
         format!(r#"{{"kind":"application","{key}":{{"name":"a","namespace":"{namespace}"}}}}"#)
     };
-    let (own_body, foreign_body) = (body("metadata", "mine"), body("metadata", "theirs"));
-    let twice = own_body.replace("\"kind\"", "\"metadata\":{\"namespace\":\"theirs\"},\"kind\"");
+    let (own_body, foreign_body) = (
+        application_json("metadata", "mine"),
+        application_json("metadata", "theirs"),
+    );
+    let body_with_two_namespaces = own_body.replace("\"kind\"", "\"metadata\":{\"namespace\":\"theirs\"},\"kind\"");
     for (method, path, body, is_allowed) in [
         ("GET", "/namespaces/mine/applications", "", true),
         ("GET", "/namespaces/theirs/applications", "", false),
@@ -372,10 +406,15 @@ async fn a_token_can_be_limited_to_namespaces() {
         (
             "POST",
             "/namespaces/mine/applications",
-            &body("Metadata", "theirs"),
+            &application_json("Metadata", "theirs"),
             false,
         ),
-        ("POST", "/namespaces/mine/applications", &twice, false),
+        (
+            "POST",
+            "/namespaces/mine/applications",
+            &body_with_two_namespaces,
+            false,
+        ),
         ("POST", "/namespaces/mine/applications", "{}", false),
         ("POST", "/namespaces/theirs/applications", &own_body, false),
         (
@@ -389,11 +428,11 @@ async fn a_token_can_be_limited_to_namespaces() {
         ("GET", "/webconsole/x?host_ip=10.0.0.1", "", false),
         ("GET", "/namespaces/mine/unheard-of", "", false),
     ] {
-        let mut asking = request(method, &format!("{OUTER}{path}"), Body::from(body.to_owned()));
-        asking
+        let mut token_request = request(method, &format!("{GATEWAY_PREFIX}{path}"), Body::from(body.to_owned()));
+        token_request
             .headers_mut()
             .insert("authorization", "Bearer mine".parse().unwrap());
-        let (_, reply) = envelope(gateway.send(asking).await).await;
+        let (_, reply) = status_and_json(gateway.send(token_request).await).await;
         assert_eq!(reply["code"] == 0, is_allowed, "{method} {path} {body}: {reply}");
         let driver_requests = driver.take_requests();
         let is_read = |request: &&DriverRequest| request.uri.path().ends_with("/cluster/resources");
@@ -416,7 +455,7 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
         token_file: Some(token_path.clone()),
         ..endpoint(&format!("http://{address}/usermanager/v1/permissions/verify"))
     };
-    let gateway = with_endpoint(&driver, config).await;
+    let gateway = gateway_with_endpoint(&driver, config).await;
     // (method, path, token, action that is sent to the server, whether it is allowed)
     for (method, path, token, action, allowed) in [
         ("GET", APPLICATIONS, "reads", "GET", true),
@@ -430,8 +469,9 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
         let bearer = format!("Bearer {token}");
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*bearer)];
         let case = format!("{method} {path} {token}");
-        for asks in [true, false] {
-            let (status, body) = envelope(gateway.send(asking(method, path, &headers)).await).await;
+        for expects_verification in [true, false] {
+            let (status, body) =
+                status_and_json(gateway.send(request_with_headers(method, path, &headers)).await).await;
             if allowed {
                 assert_eq!((status, &body["code"]), (200, &json!(0)), "{case}");
             } else {
@@ -439,7 +479,7 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
                 assert!(!body.to_string().contains(token) || token == "reads", "{case}: {body}");
             }
             let verifications = manager.take_requests();
-            assert_eq!(verifications.len(), usize::from(asks), "{case}");
+            assert_eq!(verifications.len(), usize::from(expects_verification), "{case}");
             for (headers, line, body) in verifications {
                 assert_eq!(line, "GET /usermanager/v1/permissions/verify");
                 assert_eq!(headers["authorization"], "Bearer gateways-own");
@@ -457,17 +497,29 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
     }
     for name in ["a", "b"] {
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer writes")];
-        let request = asking("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
+        let request = request_with_headers("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
         assert_eq!(gateway.send(request).await.status(), 200);
         let [(_, _, body)] = manager.take_requests().try_into().unwrap();
         assert_eq!(body["request_url"], format!("/mesosdriver/v4{APPLICATIONS}/{name}"));
     }
     driver.take_requests();
     let headers = [("bcs-clusterid", "BCS-OTHER"), ("authorization", "Bearer reads")];
-    assert_eq!(gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(), 400);
+    assert_eq!(
+        gateway
+            .send(request_with_headers("GET", APPLICATIONS, &headers))
+            .await
+            .status(),
+        400
+    );
     assert_eq!(manager.take_requests().len(), 1);
     let headers = [("bcs-clusterid", CLUSTER)];
-    assert_eq!(gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(), 401);
+    assert_eq!(
+        gateway
+            .send(request_with_headers("GET", APPLICATIONS, &headers))
+            .await
+            .status(),
+        401
+    );
     assert!(manager.take_requests().is_empty());
 }
 
@@ -478,9 +530,9 @@ async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
     let url = format!("http://{address}/");
     let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];
     let assert_refused = async |gateway: &RunningDriver, case: &str| {
-        let response = gateway.send(asking("GET", APPLICATIONS, &headers)).await;
+        let response = gateway.send(request_with_headers("GET", APPLICATIONS, &headers)).await;
         assert_eq!(response.headers()["retry-after"], "1", "{case}");
-        let (status, body) = envelope(response).await;
+        let (status, body) = status_and_json(response).await;
         assert_eq!((status, &body["code"]), (503, &json!(1_405_057)), "{case}: {body}");
         let message = body["message"].as_str().unwrap();
         assert!(
@@ -488,7 +540,7 @@ async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
             "{body}"
         );
     };
-    let endpoint_gateway = with_endpoint(&driver, endpoint(&url)).await;
+    let endpoint_gateway = gateway_with_endpoint(&driver, endpoint(&url)).await;
     for (status, text) in [
         (401, ""),
         (500, r#"{"data":{"allowed":true}}"#),
@@ -498,32 +550,36 @@ async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
         (200, r#"{"data":{}}"#),
         (200, r#"{"data":{"allowed":"true"}}"#),
     ] {
-        *manager.instead.lock().unwrap() = Some((status, text.to_owned()));
+        *manager.fixed_reply.lock().unwrap() = Some((status, text.to_owned()));
         assert_refused(&endpoint_gateway, &format!("{status} {text}")).await;
     }
-    *manager.instead.lock().unwrap() = None;
+    *manager.fixed_reply.lock().unwrap() = None;
     assert_eq!(
         endpoint_gateway
-            .send(asking("GET", APPLICATIONS, &headers))
+            .send(request_with_headers("GET", APPLICATIONS, &headers))
             .await
             .status(),
         200
     );
     driver.take_requests();
 
-    let (silent, _release, _arrivals) = held_upstream().await;
+    let (silent_address, _release, _arrivals) = held_upstream().await;
     let silent_endpoint = EndpointConfig {
         timeout: Duration::from_millis(50),
-        ..endpoint(&format!("http://{silent}/"))
+        ..endpoint(&format!("http://{silent_address}/"))
     };
-    assert_refused(&with_endpoint(&driver, silent_endpoint).await, "it is silent").await;
-    let absent_endpoint = endpoint(&format!("http://{}/", refusing().await));
-    assert_refused(&with_endpoint(&driver, absent_endpoint).await, "it is away").await;
-    let tokenless = EndpointConfig {
+    assert_refused(&gateway_with_endpoint(&driver, silent_endpoint).await, "it is silent").await;
+    let absent_endpoint = endpoint(&format!("http://{}/", refusing_upstream().await));
+    assert_refused(&gateway_with_endpoint(&driver, absent_endpoint).await, "it is away").await;
+    let tokenless_endpoint = EndpointConfig {
         token_file: Some("/nonexistent/own".into()),
         ..endpoint(&url)
     };
-    assert_refused(&with_endpoint(&driver, tokenless).await, "its own token is gone").await;
+    assert_refused(
+        &gateway_with_endpoint(&driver, tokenless_endpoint).await,
+        "its own token is gone",
+    )
+    .await;
     assert!(driver.take_requests().is_empty());
 }
 
@@ -533,17 +589,20 @@ async fn requests_to_the_token_endpoint_use_tls() {
     let authority = FileAuthority::new();
     let identity = authority.sign("localhost");
     let manager = serve(manager.routes()).await;
-    let tls = ServerTls::of_files(identity.clone(), Some(authority.file("ca.pem"))).unwrap();
+    let tls = ServerTls::of_files(identity.clone(), Some(authority.file_path("ca.pem"))).unwrap();
     let front = Setup::new(&[manager]).tls(tls).start().await;
     let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];
-    for (shown, status) in [(Some(identity), 200), (None, 503)] {
+    for (client_identity, status) in [(Some(identity), 200), (None, 503)] {
         let config = EndpointConfig {
-            tls: ClientTls::of_files(Some(authority.file("ca.pem")), shown).unwrap(),
+            tls: ClientTls::of_files(Some(authority.file_path("ca.pem")), client_identity).unwrap(),
             ..endpoint(&format!("https://localhost:{}/", front.address.port()))
         };
-        let gateway = with_endpoint(&driver, config).await;
+        let gateway = gateway_with_endpoint(&driver, config).await;
         assert_eq!(
-            gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
+            gateway
+                .send(request_with_headers("GET", APPLICATIONS, &headers))
+                .await
+                .status(),
             status
         );
     }

@@ -57,13 +57,13 @@ impl ImportPlan {
             conflicts: BTreeSet::new(),
         };
         for user in &source.users {
-            planning.user(user);
+            planning.plan_user(user);
         }
         for token in std::mem::take(&mut source.tokens) {
-            planning.token(token);
+            planning.plan_token(token);
         }
         for cluster in std::mem::take(&mut source.clusters) {
-            planning.cluster(cluster);
+            planning.plan_cluster(cluster);
         }
         if planning.conflicts.is_empty() {
             return Ok(planning.plan);
@@ -73,7 +73,7 @@ impl ImportPlan {
 
     /// Returns the ID of the user with the number `id`, who is already in the gateway or is imported. Returns `None` if
     /// there is no such user after the import.
-    pub(super) fn user(&self, directory: &Directory, id: i64) -> Option<UserId> {
+    pub(super) fn find_user_id(&self, directory: &Directory, id: i64) -> Option<UserId> {
         let id = UserId(id);
         let is_kept = directory.user(id).is_some() && !self.replaced.contains_key(&id);
         (is_kept || self.users.contains_key(&id)).then_some(id)
@@ -82,7 +82,7 @@ impl ImportPlan {
 
 impl ImportPlanner<'_> {
     /// Records that this import handles the row. Returns `false` if an earlier import has handled it.
-    fn settle(&mut self, table: &'static str, id: String) -> bool {
+    fn settle_row(&mut self, table: &'static str, id: String) -> bool {
         if self.settled_before.contains(&(table.to_owned(), id.clone())) {
             return false;
         }
@@ -90,7 +90,7 @@ impl ImportPlanner<'_> {
         true
     }
 
-    fn user(&mut self, user: &SourceUser) {
+    fn plan_user(&mut self, user: &SourceUser) {
         // Users of bcs-api have names such as `plain:alice`. Only the users of `bootstrap_users` have names without a
         // kind, such as `admin`, and `UserName::plain` adds the kind `plain` to these names.
         let name = match UserName::plain(&user.name) {
@@ -101,7 +101,7 @@ impl ImportPlanner<'_> {
             }
         };
         let id = UserId(user.id);
-        if !self.settle("users", user.id.to_string()) {
+        if !self.settle_row("users", user.id.to_string()) {
             return;
         }
         if let Some(other) = self.plan.users.values().find(|other| other.name == name) {
@@ -136,14 +136,14 @@ impl ImportPlanner<'_> {
         self.plan.users.insert(id, user);
     }
 
-    fn token(&mut self, token: SourceToken) {
-        let Some(user) = self.plan.user(self.directory, token.user_id) else {
+    fn plan_token(&mut self, token: SourceToken) {
+        let Some(user) = self.plan.find_user_id(self.directory, token.user_id) else {
             return;
         };
-        if !self.settle("user_tokens", token.id.to_string()) {
+        if !self.settle_row("user_tokens", token.id.to_string()) {
             return;
         }
-        let digest = TokenDigest::of(&token.value);
+        let digest = TokenDigest::of_token(&token.value);
         let is_kept = |existing_token: &&UserToken| !self.plan.replaced.contains_key(&existing_token.user);
         let same_value = self.directory.tokens.get(digest.as_bytes()).filter(is_kept);
         let same_id = self.existing_tokens.get(&token.id).copied().filter(is_kept);
@@ -164,7 +164,7 @@ impl ImportPlanner<'_> {
         self.plan.tokens.push(token);
     }
 
-    fn cluster(&mut self, cluster: SourceCluster) {
+    fn plan_cluster(&mut self, cluster: SourceCluster) {
         let SourceCluster { id, identifier, .. } = &cluster;
         let provider = match cluster.provider {
             1 => Provider::Plain,
@@ -183,7 +183,7 @@ impl ImportPlanner<'_> {
                 .push(format!("cluster {id}: `{identifier}` cannot be a part of a path"));
             return;
         }
-        if !self.settle("clusters", id.clone()) {
+        if !self.settle_row("clusters", id.clone()) {
             return;
         }
         let project = cluster.project_id.clone().zip(cluster.platform_id.clone());
@@ -208,14 +208,14 @@ impl ImportPlanner<'_> {
                 other.id, other.identifier
             ));
         }
-        let creator = self.plan.user(self.directory, cluster.creator_id);
+        let creator = self.plan.find_user_id(self.directory, cluster.creator_id);
         self.plan.clusters.insert(
             id.clone(),
             RegisteredCluster {
                 id: cluster.id,
                 identifier: cluster.identifier,
                 provider,
-                creator: creator.unwrap_or(UserId::NOBODY),
+                creator: creator.unwrap_or(UserId::UNASSIGNED),
                 created_at: cluster.created_at.map_or_else(now, moment),
                 bcs: project.map(|(project_id, cluster_id)| BcsInfo {
                     project_id,

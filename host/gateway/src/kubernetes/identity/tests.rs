@@ -18,7 +18,7 @@ fn replaced_headers(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, 
         Access::Permission(Permission::Read),
         &[],
     );
-    assert!(identity.replace(&mut map, &HeaderValue::from_static("Bearer cluster"), is_upgrade));
+    assert!(identity.replace_headers(&mut map, &HeaderValue::from_static("Bearer cluster"), is_upgrade));
     let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
     let mut all: Vec<_> = map
         .iter()
@@ -106,7 +106,7 @@ fn a_user_gets_a_group_for_each_granted_permission() {
         ["admittance:view", "admittance:edit"]
     );
     assert_eq!(
-        groups(Access::Permission(Permission::Hooks), SUPER_USERS),
+        groups(Access::Permission(Permission::Hooks), SUPER_USER_GROUPS),
         [
             "admittance:view",
             "admittance:edit",

@@ -21,22 +21,25 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message, handshake::clien
 use super::{
     super::{
         KubernetesProxy, LoggedReply,
-        agents::{CLOSED, STOPPING, TunnelSocket, credentials, header, switch, until_closed},
+        agents::{
+            CLOSED_REASON, STOPPING_REASON, TunnelSocket, parse_credentials, required_header, switch_to_websocket,
+            wait_until_closed,
+        },
         error::KubernetesError,
-        headers::{CHALLENGE, ID, TOKEN},
+        headers::{CHALLENGE_HEADER, GATEWAY_ID_HEADER, TOKEN_HEADER},
         routes::{ClusterRoute, ConnectVia, OpenTunnel, Routes},
     },
-    Peers, REMOVED,
+    Peers, REMOVED_REASON,
     secrets::{ConnectionContext, HandshakeStep, PeerSecret},
 };
 use crate::tunnel::{
-    AllowedConnections, Budget, LARGEST_OF_GATEWAY, TunnelAnnouncement, TunnelSession, connect::TIMEOUT,
+    AllowedConnections, Budget, LARGEST_GATEWAY_MESSAGE, TunnelAnnouncement, TunnelSession, connect::TIMEOUT,
 };
 
 /// The maximum number of clusters that one gateway may announce.
-const MOST_CLUSTERS: usize = 16 * 1024;
+const MAX_CLUSTERS: usize = 16 * 1024;
 /// The maximum number of open tunnels from other gateways. Each gateway has one tunnel, or two while it reconnects.
-const MOST_GATEWAYS: usize = 256;
+const MAX_GATEWAYS: usize = 256;
 
 /// Counts a tunnel from another gateway until this value is dropped.
 struct CountedTunnel(Arc<AtomicUsize>);
@@ -58,22 +61,22 @@ impl KubernetesProxy {
             let message = "gateways connect with TLS: configure `listen.tls`";
             return Err(KubernetesError::Tunnel(message.to_owned()));
         }
-        let (secret, connection) = peers.check(request.headers())?;
-        let counted = CountedTunnel(peers.accepted.clone());
-        if peers.accepted.fetch_add(1, Ordering::Relaxed) >= MOST_GATEWAYS {
+        let (secret, connection) = peers.authenticate_gateway(request.headers())?;
+        let counted = CountedTunnel(peers.accepted_count.clone());
+        if peers.accepted_count.fetch_add(1, Ordering::Relaxed) >= MAX_GATEWAYS {
             let message = "too many gateways have tunnels to this one";
             return Err(KubernetesError::Tunnel(message.to_owned()));
         }
         let headers = [
-            (CHALLENGE, connection.challenge.clone()),
-            (TOKEN, secret.proof(HandshakeStep::Accepts, &connection)),
+            (CHALLENGE_HEADER, connection.challenge.clone()),
+            (TOKEN_HEADER, secret.proof(HandshakeStep::Accepts, &connection)),
         ];
         let kubernetes = self.clone();
-        let mut response = switch(request, LARGEST_OF_GATEWAY, async move |mut socket, guard| {
+        let mut response = switch_to_websocket(request, LARGEST_GATEWAY_MESSAGE, async move |mut socket, guard| {
             let _counted = counted;
             let is_answered = tokio::select! {
                 is_answered = is_answered(&mut socket, &secret, &connection) => is_answered,
-                () = until_closed(guard.as_ref()) => return,
+                () = wait_until_closed(guard.as_ref()) => return,
             };
             if is_answered {
                 kubernetes
@@ -111,16 +114,16 @@ impl KubernetesProxy {
         let accepts = {
             let (inner, session, announced) = (self.0.clone(), session.clone(), announced.clone());
             AllowedConnections::Announcements(Box::new(move |announcement| {
-                let memory = |cluster: &str| inner.memory.of_owner(cluster, &inner.accounts);
+                let memory = |cluster: &str| inner.memory.budget_of_owner(cluster, &inner.accounts);
                 apply_announcement(announcement, &inner.routes, &session, memory, &mut announced.lock())
             }))
         };
         let is_idle = || announced.lock().values().all(OpenTunnel::is_idle);
         let why = tokio::select! {
             why = session.run(socket, outgoing, &accepts) => why,
-            () = until_closed(guard.as_ref()) => CLOSED.to_owned(),
-            () = self.until_stopped(is_idle) => STOPPING.to_owned(),
-            () = peers.secrets.until_removed(secret) => REMOVED.to_owned(),
+            () = wait_until_closed(guard.as_ref()) => CLOSED_REASON.to_owned(),
+            () = self.wait_until_stopped_and_idle(is_idle) => STOPPING_REASON.to_owned(),
+            () = peers.secrets.wait_until_removed(secret) => REMOVED_REASON.to_owned(),
         };
         tracing::info!(gateway = id, why, "the tunnel of another gateway has ended");
     }
@@ -129,8 +132,8 @@ impl KubernetesProxy {
 impl Peers {
     /// Checks the headers of a request with which another gateway opens a tunnel. Returns the secret with which the
     /// other gateway has proved its identity, and the context of the connection, which contains a new random challenge.
-    fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, ConnectionContext), KubernetesError> {
-        let id = header(headers, ID)?;
+    fn authenticate_gateway(&self, headers: &HeaderMap) -> Result<(PeerSecret, ConnectionContext), KubernetesError> {
+        let id = required_header(headers, GATEWAY_ID_HEADER)?;
         if id == self.id {
             let message = "this is the gateway that opens the tunnel";
             return Err(KubernetesError::Tunnel(message.to_owned()));
@@ -142,10 +145,10 @@ impl Peers {
             server: self.own_server.to_string(),
             challenge: String::new(),
         };
-        let proof = header(headers, TOKEN)?;
+        let proof = required_header(headers, TOKEN_HEADER)?;
         let secret = self
             .secrets
-            .accept(proof, HandshakeStep::Opens, &connection)
+            .secret_of_proof(proof, HandshakeStep::Opens, &connection)
             .ok_or_else(|| {
                 let message = format!(
                     "the gateway does not know the secret, or connects to another address than {}, which is registered",
@@ -190,14 +193,14 @@ fn apply_announcement(
     let (cluster, params) = text
         .and_then(|text| text.split_once('\n'))
         .ok_or("it announced a tunnel in an unknown form")?;
-    if announced.len() >= MOST_CLUSTERS && !announced.contains_key(cluster) {
-        return Err(format!("it announced more than {MOST_CLUSTERS} clusters"));
+    if announced.len() >= MAX_CLUSTERS && !announced.contains_key(cluster) {
+        return Err(format!("it announced more than {MAX_CLUSTERS} clusters"));
     }
     let via = ConnectVia::Gateway(session.clone(), memory(cluster));
-    let opened = credentials(params).and_then(|credentials| ClusterRoute::new(cluster, credentials.into(), via));
+    let opened = parse_credentials(params).and_then(|credentials| ClusterRoute::new(cluster, credentials.into(), via));
     match opened {
         Ok(route) => {
-            let open = routes.open(cluster, route.into());
+            let open = routes.add_tunnel(cluster, route.into());
             announced.extend(open.map(|open| (cluster.to_owned(), open)));
         }
         Err(error) => tracing::warn!(cluster, "a tunnel of another gateway cannot be used: {error}"),

@@ -9,7 +9,7 @@ use ring::hmac::{self, HMAC_SHA256};
 use crate::accounts::Secret;
 
 /// The minimum length of a secret in bytes. A shorter secret could be guessed.
-const SHORTEST: usize = 32;
+const SHORTEST_SECRET: usize = 32;
 const LONGEST_FILE: u64 = 4096;
 
 /// The secrets that gateways share, read from a file with one secret on each line. The file is reloaded when it
@@ -54,16 +54,16 @@ impl PeerSecret {
     }
 
     pub(super) fn proof(&self, step: HandshakeStep, connection: &ConnectionContext) -> String {
-        BASE64_STANDARD.encode(hmac::sign(&self.key(), text(step, connection).as_bytes()))
+        BASE64_STANDARD.encode(hmac::sign(&self.key(), proof_text(step, connection).as_bytes()))
     }
 
     pub(super) fn accepts(&self, proof: &str, step: HandshakeStep, connection: &ConnectionContext) -> bool {
         let proof = BASE64_STANDARD.decode(proof).unwrap_or_default();
-        hmac::verify(&self.key(), text(step, connection).as_bytes(), &proof).is_ok()
+        hmac::verify(&self.key(), proof_text(step, connection).as_bytes(), &proof).is_ok()
     }
 }
 
-fn text(step: HandshakeStep, connection: &ConnectionContext) -> String {
+fn proof_text(step: HandshakeStep, connection: &ConnectionContext) -> String {
     let step = match step {
         HandshakeStep::Opens => "opens",
         HandshakeStep::Accepts => "accepts",
@@ -83,15 +83,15 @@ impl PeerSecrets {
     /// of the machine may read it, or if a secret is too short.
     pub fn read(path: &Path) -> Result<Self, String> {
         let path = path.to_owned();
-        FileValue::load([path.clone()], move || read(&path)).map(Self)
+        FileValue::load([path.clone()], move || read_secrets(&path)).map(Self)
     }
 
-    pub(super) fn first(&self) -> Option<PeerSecret> {
+    pub(super) fn first_secret(&self) -> Option<PeerSecret> {
         self.0.current().first().cloned()
     }
 
     /// Checks a proof. Returns the secret with which the proof was made, or `None` if that secret is not in the file.
-    pub(super) fn accept(
+    pub(super) fn secret_of_proof(
         &self,
         proof: &str,
         step: HandshakeStep,
@@ -102,7 +102,7 @@ impl PeerSecrets {
         accepted_secret.cloned()
     }
 
-    pub(super) async fn until_removed(&self, secret: &PeerSecret) {
+    pub(super) async fn wait_until_removed(&self, secret: &PeerSecret) {
         let mut changes = self.0.subscribe();
         if changes.wait_for(|secrets| !secrets.contains(secret)).await.is_err() {
             // This is not reached: `wait_for` fails only after its sender was dropped, and `self` owns the sender.
@@ -126,7 +126,7 @@ impl PeerSecrets {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<PeerSecret>, String> {
+fn read_secrets(path: &Path) -> Result<Vec<PeerSecret>, String> {
     let name = path.display();
     let text = file::read_secret_to_string(path, LONGEST_FILE).map_err(|error| error.describe(path, "the secret"))?;
     let secrets: Vec<_> = text
@@ -135,9 +135,9 @@ fn read(path: &Path) -> Result<Vec<PeerSecret>, String> {
         .filter(|line| !line.is_empty())
         .map(|line| PeerSecret(Secret(line.to_owned())))
         .collect();
-    if secrets.is_empty() || secrets.iter().any(|secret| secret.0.0.len() < SHORTEST) {
+    if secrets.is_empty() || secrets.iter().any(|secret| secret.0.0.len() < SHORTEST_SECRET) {
         return Err(format!(
-            "{name}: a secret has at least {SHORTEST} characters: write one with `openssl rand -base64 32`"
+            "{name}: a secret has at least {SHORTEST_SECRET} characters: write one with `openssl rand -base64 32`"
         ));
     }
     Ok(secrets)
@@ -180,8 +180,8 @@ mod tests {
             connection
         };
         let this = connection(|_| {});
-        let proof = before.first().unwrap().proof(HandshakeStep::Answers, &this);
-        assert!(both.accept(&proof, HandshakeStep::Answers, &this).is_some());
+        let proof = before.first_secret().unwrap().proof(HandshakeStep::Answers, &this);
+        assert!(both.secret_of_proof(&proof, HandshakeStep::Answers, &this).is_some());
         for (step, other) in [
             (HandshakeStep::Opens, this.clone()),
             (HandshakeStep::Accepts, this.clone()),
@@ -202,10 +202,13 @@ mod tests {
                 connection(|other| "d".clone_into(&mut other.challenge)),
             ),
         ] {
-            assert!(both.accept(&proof, step, &other).is_none(), "{step:?} {other:?}");
+            assert!(
+                both.secret_of_proof(&proof, step, &other).is_none(),
+                "{step:?} {other:?}"
+            );
         }
-        let proof = both.first().unwrap().proof(HandshakeStep::Answers, &this);
-        assert!(before.accept(&proof, HandshakeStep::Answers, &this).is_none());
-        assert!(before.accept("?", HandshakeStep::Answers, &this).is_none());
+        let proof = both.first_secret().unwrap().proof(HandshakeStep::Answers, &this);
+        assert!(before.secret_of_proof(&proof, HandshakeStep::Answers, &this).is_none());
+        assert!(before.secret_of_proof("?", HandshakeStep::Answers, &this).is_none());
     }
 }

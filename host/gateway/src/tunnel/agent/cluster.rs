@@ -8,7 +8,7 @@ use std::{
 use admittance_net::{
     causes,
     tls::{self, ClientTls, Trust},
-    upstream::connector,
+    upstream::new_connector,
 };
 use admittance_watch::file;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -19,7 +19,7 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    super::connect::{TIMEOUT, at_path, excerpt},
+    super::connect::{TIMEOUT, excerpt, uri_at_path},
     AgentError,
 };
 use crate::yaml;
@@ -28,9 +28,9 @@ use crate::yaml;
 const LARGEST_FILE: u64 = 1 << 20;
 const LARGEST_REPLY: usize = 1 << 20;
 /// The path of the endpoints with the addresses of all API servers. The API servers keep these endpoints up to date.
-const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
+const ENDPOINTS_PATH: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
 /// The name that the port of the API servers has in the endpoints of the Service `default/kubernetes`.
-const PORT: &str = "https";
+const PORT_NAME: &str = "https";
 /// The name for which the certificate of every API server is valid.
 const SERVER_NAME: &str = "kubernetes";
 
@@ -39,7 +39,7 @@ const SERVER_NAME: &str = "kubernetes";
 pub enum AgentCredentials {
     /// The file with the token of a service account, and the file with the CA of the API server. Kubernetes renews the
     /// token from time to time, so the agent reads the files regularly.
-    ServiceAccount { token: PathBuf, ca: PathBuf },
+    ServiceAccount { token_file: PathBuf, ca_file: PathBuf },
     /// The current context of this kubeconfig. The user of the context must have a token.
     Kubeconfig(PathBuf),
 }
@@ -55,7 +55,7 @@ pub enum ApiServers {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct ReadCredentials {
+pub(super) struct Credentials {
     pub(super) token: String,
     pub(super) ca: String,
     /// The URL of the API server in the kubeconfig; `None` if the credentials do not come from a kubeconfig.
@@ -63,16 +63,19 @@ pub(super) struct ReadCredentials {
 }
 
 impl AgentCredentials {
-    pub(super) async fn read(&self) -> Result<ReadCredentials, AgentError> {
+    pub(super) async fn read(&self) -> Result<Credentials, AgentError> {
         match self {
-            Self::ServiceAccount { token, ca } => Ok(ReadCredentials {
-                token: read(token.clone()).await?.trim().to_owned(),
-                ca: read(ca.clone()).await?,
+            Self::ServiceAccount {
+                token_file: token,
+                ca_file: ca,
+            } => Ok(Credentials {
+                token: read_file(token.clone()).await?.trim().to_owned(),
+                ca: read_file(ca.clone()).await?,
                 server: None,
             }),
             Self::Kubeconfig(path) => {
-                let text = read(path.clone()).await?;
-                of_kubeconfig(&text, path.parent().unwrap_or(Path::new(".")))
+                let text = read_file(path.clone()).await?;
+                credentials_of_kubeconfig(&text, path.parent().unwrap_or(Path::new(".")))
                     .await
                     .map_err(|error| match error {
                         KubeconfigError::File(error) => error,
@@ -88,13 +91,13 @@ impl AgentCredentials {
 
 impl ApiServers {
     /// Returns the addresses of the API servers. Configured addresses keep their order, and other addresses are sorted.
-    pub(super) async fn list(&self, credentials: &ReadCredentials) -> Result<Vec<Uri>, AgentError> {
+    pub(super) async fn list(&self, credentials: &Credentials) -> Result<Vec<Uri>, AgentError> {
         match self {
             Self::Listed(servers) => Ok(servers.clone()),
             Self::Endpoints(_) => {
-                let server = self.fallback(credentials).pop();
+                let server = self.fallback_servers(credentials).pop();
                 let server_addresses = match server {
-                    Some(server) => endpoints(&server, credentials).await,
+                    Some(server) => request_servers(&server, credentials).await,
                     None => Err("the kubeconfig has no server".to_owned()),
                 };
                 server_addresses.map_err(AgentError::Endpoints)
@@ -102,7 +105,7 @@ impl ApiServers {
         }
     }
 
-    pub(super) fn fallback(&self, credentials: &ReadCredentials) -> Vec<Uri> {
+    pub(super) fn fallback_servers(&self, credentials: &Credentials) -> Vec<Uri> {
         match self {
             Self::Listed(servers) => servers.clone(),
             Self::Endpoints(server) => {
@@ -113,7 +116,7 @@ impl ApiServers {
     }
 }
 
-async fn read(file: PathBuf) -> Result<String, AgentError> {
+async fn read_file(file: PathBuf) -> Result<String, AgentError> {
     let path = file.clone();
     let text = tokio::task::spawn_blocking(move || file::read_to_string(&path, LARGEST_FILE)).await;
     text.unwrap_or_else(|error| Err(io::Error::other(error)))
@@ -147,14 +150,14 @@ struct EndpointPort {
     port: u16,
 }
 
-async fn endpoints(server: &Uri, credentials: &ReadCredentials) -> Result<Vec<Uri>, String> {
+async fn request_servers(server: &Uri, credentials: &Credentials) -> Result<Vec<Uri>, String> {
     let certificates = tls::certificates_in(credentials.ca.as_bytes()).map_err(|error| format!("the CA: {error}"))?;
-    let client = tls::client(Trust::Only(&certificates), None).map_err(|error| format!("the CA: {error}"))?;
+    let client = tls::client_config(Trust::Only(&certificates), None).map_err(|error| format!("the CA: {error}"))?;
     let tls = ClientTls::from(client)
         .with_server_name(SERVER_NAME)
         .map_err(|error| error.to_string())?;
-    let client = Client::builder(TokioExecutor::new()).build(connector(tls, TIMEOUT));
-    let request = Request::get(at_path(server, ENDPOINTS).map_err(|error| error.to_string())?)
+    let client = Client::builder(TokioExecutor::new()).build(new_connector(tls, TIMEOUT));
+    let request = Request::get(uri_at_path(server, ENDPOINTS_PATH).map_err(|error| error.to_string())?)
         .header(AUTHORIZATION, format!("Bearer {}", credentials.token))
         .body(Empty::<Bytes>::new())
         .map_err(|_| "the token cannot be sent in a header".to_owned())?;
@@ -174,13 +177,13 @@ async fn endpoints(server: &Uri, credentials: &ReadCredentials) -> Result<Vec<Ur
         .await
         .map_err(|_| format!("{server} did not reply within {TIMEOUT:?}"))??;
     let api_endpoints: ApiServerEndpoints = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
-    addresses(&api_endpoints)
+    servers_of_endpoints(&api_endpoints)
 }
 
-fn addresses(api_endpoints: &ApiServerEndpoints) -> Result<Vec<Uri>, String> {
+fn servers_of_endpoints(api_endpoints: &ApiServerEndpoints) -> Result<Vec<Uri>, String> {
     let mut addresses = Vec::new();
     for subset in &api_endpoints.subsets {
-        let is_https = |port: &&EndpointPort| port.name.as_deref() == Some(PORT);
+        let is_https = |port: &&EndpointPort| port.name.as_deref() == Some(PORT_NAME);
         let Some(port) = subset.ports.iter().find(is_https) else {
             continue;
         };
@@ -193,7 +196,7 @@ fn addresses(api_endpoints: &ApiServerEndpoints) -> Result<Vec<Uri>, String> {
     addresses.dedup();
     let servers: Vec<Uri> = addresses.iter().filter_map(|address| address.parse().ok()).collect();
     if servers.is_empty() {
-        Err(format!("no address has a port with the name {PORT}"))
+        Err(format!("no address has a port with the name {PORT_NAME}"))
     } else {
         Ok(servers)
     }
@@ -259,7 +262,7 @@ fn entry<T: DeserializeOwned>(list: &[NamedEntry], key: &str, name: &str) -> Res
 }
 
 /// Reads the current context of a kubeconfig. Relative paths start at the directory of the file.
-async fn of_kubeconfig(text: &str, directory: &Path) -> Result<ReadCredentials, KubeconfigError> {
+async fn credentials_of_kubeconfig(text: &str, directory: &Path) -> Result<Credentials, KubeconfigError> {
     let invalid = |reason: String| KubeconfigError::Content(format!("not a valid kubeconfig: {reason}"));
     let json =
         yaml::to_json(text.as_bytes(), text.len().saturating_mul(4)).map_err(|error| invalid(error.to_string()))?;
@@ -268,7 +271,7 @@ async fn of_kubeconfig(text: &str, directory: &Path) -> Result<ReadCredentials, 
     let cluster: ContextCluster = entry(&config.clusters, "cluster", &context.cluster)?;
     let user: ContextUser = entry(&config.users, "user", &context.user)?;
     let token = match (user.token_file, user.token) {
-        (Some(file), _) => read(directory.join(file)).await?,
+        (Some(file), _) => read_file(directory.join(file)).await?,
         (None, Some(token)) => token,
         (None, None) => {
             return Err(KubeconfigError::Content(format!(
@@ -283,7 +286,7 @@ async fn of_kubeconfig(text: &str, directory: &Path) -> Result<ReadCredentials, 
             let decoded = pem.and_then(|bytes| String::from_utf8(bytes).ok());
             decoded.ok_or_else(|| invalid("certificate-authority-data is not base64 of PEM".to_owned()))?
         }
-        (None, Some(file)) => read(directory.join(file)).await?,
+        (None, Some(file)) => read_file(directory.join(file)).await?,
         (None, None) => {
             return Err(KubeconfigError::Content(format!(
                 "cluster {:?} has no certificate-authority, by which a gateway verifies the API server",
@@ -295,7 +298,7 @@ async fn of_kubeconfig(text: &str, directory: &Path) -> Result<ReadCredentials, 
         .server
         .parse()
         .map_err(|error| invalid(format!("server: {error}")))?;
-    Ok(ReadCredentials {
+    Ok(Credentials {
         token: token.trim().to_owned(),
         ca,
         server: Some(server),
@@ -327,8 +330,8 @@ mod tests {
             ("text", "bytes", Some("it is not UTF-8 text")),
         ] {
             let credentials = AgentCredentials::ServiceAccount {
-                token: path(token),
-                ca: path(ca),
+                token_file: path(token),
+                ca_file: path(ca),
             };
             match (credentials.read().await, expected) {
                 (Ok(read_credentials), None) => {
@@ -370,7 +373,7 @@ mod tests {
             match (outcome, expected) {
                 (Ok(read_credentials), Ok(ca)) => {
                     assert_eq!((&*read_credentials.token, &*read_credentials.ca), ("abc", ca));
-                    let servers = ApiServers::Endpoints(None).fallback(&read_credentials);
+                    let servers = ApiServers::Endpoints(None).fallback_servers(&read_credentials);
                     assert_eq!(servers, ["https://10.0.0.1:6443"]);
                 }
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
@@ -381,8 +384,9 @@ mod tests {
 
     #[test]
     fn only_endpoints_with_an_https_port_are_addresses_of_api_servers() {
-        let addresses_of =
-            |subsets: serde_json::Value| addresses(&serde_json::from_value(json!({"subsets": subsets})).unwrap());
+        let addresses_of = |subsets: serde_json::Value| {
+            servers_of_endpoints(&serde_json::from_value(json!({"subsets": subsets})).unwrap())
+        };
         let https = json!([{"name": "https", "port": 6443}]);
         let servers = addresses_of(json!([
             {"addresses": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.3"}], "ports": https},

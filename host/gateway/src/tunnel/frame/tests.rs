@@ -50,13 +50,13 @@ fn frames_have_the_format_of_bcs_api() {
         (Frame::new(1, Content::Pause), 0, b"\x00\x02\x0c"),
         (Frame::new(1, Content::Resume), 0, b"\x00\x02\x0e"),
     ] {
-        assert_eq!(frame.write(number), bytes, "{frame:?}");
-        assert_eq!(Frame::read(Bytes::from_static(bytes)), Ok(frame));
+        assert_eq!(frame.encode(number), bytes, "{frame:?}");
+        assert_eq!(Frame::decode(Bytes::from_static(bytes)), Ok(frame));
     }
     for value in [0, 1, -1, 63, 64, -65, i64::MAX, i64::MIN] {
         let mut bytes = BytesMut::new();
-        put(&mut bytes, value);
-        assert_eq!(take(&mut bytes.freeze()), Ok(value));
+        put_varint(&mut bytes, value);
+        assert_eq!(take_varint(&mut bytes.freeze()), Ok(value));
     }
 }
 
@@ -72,10 +72,10 @@ fn invalid_frames_are_refused() {
         b"\x00\x02\x04\x00::tcp/h:1",
         b"\x00\x02\x04\x00a::b::tcp/h:1",
     ] {
-        assert!(Frame::read(Bytes::copy_from_slice(message)).is_err(), "{message:?}");
+        assert!(Frame::decode(Bytes::copy_from_slice(message)).is_err(), "{message:?}");
     }
     let long = [&b"\x00\x02\x04\x00tcp/"[..], &[b'a'; 100]].concat();
-    assert!(Frame::read(Bytes::from(long)).is_err());
-    let other = Frame::read(Bytes::from_static(b"\x00\x02\x10x")).unwrap();
+    assert!(Frame::decode(Bytes::from(long)).is_err());
+    let other = Frame::decode(Bytes::from_static(b"\x00\x02\x10x")).unwrap();
     assert_eq!(other.content, Content::Other);
 }

@@ -9,25 +9,25 @@ use crate::listener::{
 
 const SECOND: Duration = Duration::from_secs(1);
 const LIMITS: TransferLimits = TransferLimits {
-    client: Duration::from_secs(60),
+    client_timeout: Duration::from_secs(60),
     minimum_rate: 512,
-    upstream: Duration::from_secs(30),
-    stream: Duration::from_secs(3600),
+    upstream_timeout: Duration::from_secs(30),
+    stream_timeout: Duration::from_secs(3600),
 };
 
-fn activity() -> Activity {
+fn new_activity() -> Activity {
     Activity::new(ConnectionLimits {
-        connections: 1,
+        max_connections: 1,
         header_timeout: 10 * SECOND,
         transfer: LIMITS,
     })
 }
 
-fn transfer(activity: &Activity) -> BodyTransfer {
+fn begin_transfer(activity: &Activity) -> BodyTransfer {
     activity.begin_request(([127, 0, 0, 1], 1).into(), false, CancellationToken::new())
 }
 
-fn body() -> (mpsc::Sender<Bytes>, Body) {
+fn channel_body() -> (mpsc::Sender<Bytes>, Body) {
     let (sender, receiver) = mpsc::channel::<Bytes>(1);
     let stream = futures_util::stream::unfold(receiver, async |mut receiver| {
         let part = receiver.recv().await?;
@@ -43,7 +43,7 @@ async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     std::future::pending().await
 }
 
-async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
+async fn read_body(mut body: Body, pause: Duration) -> Result<usize, String> {
     let mut byte_count = 0;
     while let Some(frame) = body.frame().await {
         byte_count += frame.map_err(|error| error.to_string())?.into_data().unwrap().len();
@@ -57,7 +57,7 @@ async fn run_until_end(
     taking: impl Future<Output = Result<usize, String>>,
 ) -> Option<Result<usize, String>> {
     let watching = async {
-        while activity.until_expired().await == ConnectionExpiry::Stalled {}
+        while activity.wait_until_expired().await == ConnectionExpiry::Stalled {}
         std::future::pending::<()>().await
     };
     tokio::select! {
@@ -97,20 +97,20 @@ async fn a_request_body_is_aborted_when_one_side_stalls() {
             Some("the upstream was idle for 30s"),
         ),
     ] {
-        let activity = activity();
-        let transfer = transfer(&activity);
-        let (sender, body) = body();
-        let body = transfer.receive(body);
+        let activity = new_activity();
+        let transfer = begin_transfer(&activity);
+        let (sender, body) = channel_body();
+        let body = transfer.limit_request_body(body);
         let taking = async {
             tokio::select! {
-                taken = take(body, upstream) => taken,
+                taken = read_body(body, upstream) => taken,
                 () = drip(sender, bytes, pause) => unreachable!("it drips for ever"),
             }
         };
         let outcome = run_until_end(&activity, taking).await;
         assert_eq!(outcome, expected.map(|text| Err(text.to_owned())), "{case}");
         if let Some(expected) = expected {
-            assert_eq!(transfer.until_stalled().await.to_string(), expected, "{case}");
+            assert_eq!(transfer.wait_until_stalled().await.to_string(), expected, "{case}");
         }
     }
 }
@@ -156,16 +156,16 @@ async fn a_reply_is_aborted_when_one_side_stalls() {
         ),
         ("a slow client", 1_000_000, Duration::ZERO, 20 * SECOND, false, None),
     ] {
-        let activity = activity();
-        let transfer = transfer(&activity);
+        let activity = new_activity();
+        let transfer = begin_transfer(&activity);
         if is_stream {
-            transfer.set_stream();
+            transfer.mark_as_stream();
         }
-        let (sender, body) = body();
-        let body = transfer.send(body);
+        let (sender, body) = channel_body();
+        let body = transfer.limit_reply_body(body);
         let taking = async {
             tokio::select! {
-                taken = take(body, client) => taken,
+                taken = read_body(body, client) => taken,
                 () = drip(sender, bytes, pause) => unreachable!("it drips for ever"),
             }
         };
@@ -176,14 +176,14 @@ async fn a_reply_is_aborted_when_one_side_stalls() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_the_client_does_not_read_is_dropped() {
-    let activity = activity();
-    let (sender, body) = body();
-    let _untaken = transfer(&activity).send(body);
+    let activity = new_activity();
+    let (sender, body) = channel_body();
+    let _untaken = begin_transfer(&activity).limit_reply_body(body);
     let started = Instant::now();
-    assert_eq!(activity.until_expired().await, ConnectionExpiry::Stalled);
+    assert_eq!(activity.wait_until_expired().await, ConnectionExpiry::Stalled);
     let after = started.elapsed();
     assert!(
-        (LIMITS.client..LIMITS.client + 10 * SECOND).contains(&after),
+        (LIMITS.client_timeout..LIMITS.client_timeout + 10 * SECOND).contains(&after),
         "{after:?}"
     );
     assert!(sender.is_closed());
@@ -191,13 +191,13 @@ async fn a_reply_that_the_client_does_not_read_is_dropped() {
 
 #[tokio::test]
 async fn transfer_limits_do_not_change_the_content_of_a_body() {
-    let activity = activity();
+    let activity = new_activity();
     let data: Vec<u8> = (0..100_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
-    let request = transfer(&activity);
-    let body = request.receive(Body::from(data.clone()));
+    let request = begin_transfer(&activity);
+    let body = request.limit_request_body(Body::from(data.clone()));
     assert_eq!(http_body::Body::size_hint(&body).exact(), Some(100_000));
     assert_eq!(body.collect().await.unwrap().to_bytes(), data);
-    let mut body = request.send(Body::from(data.clone()));
+    let mut body = request.limit_reply_body(Body::from(data.clone()));
     assert_eq!(http_body::Body::size_hint(&body).exact(), Some(100_000));
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(first.len(), LARGEST_CHUNK);
@@ -207,5 +207,7 @@ async fn transfer_limits_do_not_change_the_content_of_a_body() {
     );
     let rest = body.collect().await.unwrap().to_bytes();
     assert_eq!([first, rest].concat(), data);
-    assert!(http_body::Body::is_end_stream(&transfer(&activity).send(Body::empty())));
+    assert!(http_body::Body::is_end_stream(
+        &begin_transfer(&activity).limit_reply_body(Body::empty())
+    ));
 }

@@ -28,7 +28,7 @@ fn pod(uid: &str, namespace: &str) -> Request {
     request(uid, "Pod", &object)
 }
 
-fn observed(request: Request, outcome: &Outcome) -> ObservedDecision<'_> {
+fn observed_decision(request: Request, outcome: &Outcome) -> ObservedDecision<'_> {
     ObservedDecision {
         request,
         selection: &Selection::All,
@@ -39,21 +39,21 @@ fn observed(request: Request, outcome: &Outcome) -> ObservedDecision<'_> {
     }
 }
 
-fn allowed(uid: &str) -> Outcome {
+fn allowed_outcome(uid: &str) -> Outcome {
     let mut outcome = Outcome::new(Uid::from(uid.to_owned()), Decision::Allowed);
     let row = TraceRow::new("pods", Phase::Mutating, "images", StageResult::Allowed);
     outcome.trace.push(row);
     outcome
 }
 
-fn changed(uid: &str) -> Outcome {
+fn changed_outcome(uid: &str) -> Outcome {
     let patch = Patch::builder()
         .add("/spec/token", &"other")
         .unwrap()
         .add("/spec/size", &3)
         .unwrap()
         .build();
-    let mut outcome = allowed(uid);
+    let mut outcome = allowed_outcome(uid);
     outcome.patch = patch.clone();
     let mut row = TraceRow::new("pods", Phase::Mutating, "sidecar", StageResult::Changed(patch));
     row.duration = Duration::from_micros(100);
@@ -66,7 +66,7 @@ fn changed(uid: &str) -> Outcome {
     outcome
 }
 
-fn denied(uid: &str) -> Outcome {
+fn denied_outcome(uid: &str) -> Outcome {
     let denial = Denial::forbidden("no");
     let refusal = RequestRefusal {
         chain: "names".into(),
@@ -83,7 +83,7 @@ fn denied(uid: &str) -> Outcome {
     outcome
 }
 
-fn log(count: usize, bytes: usize, redact: &[&str]) -> DecisionLog {
+fn new_log(count: usize, bytes: usize, redact: &[&str]) -> DecisionLog {
     DecisionLog::new(Some(DecisionsConfig {
         count,
         bytes,
@@ -92,11 +92,11 @@ fn log(count: usize, bytes: usize, redact: &[&str]) -> DecisionLog {
 }
 
 /// Creates a log of three requests, of which the first was allowed, the second changed, and the third denied.
-fn three() -> DecisionLog {
-    let log = log(10, 1 << 20, &[]);
-    log.add(&observed(pod("a", "shop"), &allowed("a")));
-    log.add(&observed(pod("b", "shop"), &changed("b")));
-    log.add(&observed(pod("c", "bank"), &denied("c")));
+fn log_of_three() -> DecisionLog {
+    let log = new_log(10, 1 << 20, &[]);
+    log.add(&observed_decision(pod("a", "shop"), &allowed_outcome("a")));
+    log.add(&observed_decision(pod("b", "shop"), &changed_outcome("b")));
+    log.add(&observed_decision(pod("c", "bank"), &denied_outcome("c")));
     log
 }
 
@@ -106,7 +106,7 @@ fn uids(list: &DecisionList) -> Vec<&str> {
 
 #[test]
 fn a_filter_selects_the_decisions_that_meet_all_conditions() {
-    let log = three();
+    let log = log_of_three();
     let filter = |change: fn(&mut DecisionFilter)| {
         let mut filter = DecisionFilter::default();
         change(&mut filter);
@@ -157,23 +157,23 @@ fn a_filter_selects_the_decisions_that_meet_all_conditions() {
 
 #[test]
 fn a_long_list_of_decisions_is_split_into_pages() {
-    let log = three();
+    let log = log_of_three();
     let filter = DecisionFilter::default();
-    let first = log.list(&filter, None, 2);
-    assert_eq!(uids(&first), ["c", "b"]);
-    let second = log.list(&filter, first.next, 2);
-    assert_eq!(uids(&second), ["a"]);
-    assert_eq!(second.next, None);
+    let first_page = log.list(&filter, None, 2);
+    assert_eq!(uids(&first_page), ["c", "b"]);
+    let second_page = log.list(&filter, first_page.next, 2);
+    assert_eq!(uids(&second_page), ["a"]);
+    assert_eq!(second_page.next, None);
     assert_eq!(log.list(&filter, None, 3).next, None);
 }
 
 #[test]
 fn decision_ids_grow_even_if_the_clock_does_not() {
-    let log = three();
-    let before = log.list(&DecisionFilter::default(), None, 10);
-    assert_eq!(uids(&before), ["c", "b", "a"]);
-    let outcome = allowed("d");
-    let mut early_decision = observed(pod("d", "shop"), &outcome);
+    let log = log_of_three();
+    let list_before = log.list(&DecisionFilter::default(), None, 10);
+    assert_eq!(uids(&list_before), ["c", "b", "a"]);
+    let outcome = allowed_outcome("d");
+    let mut early_decision = observed_decision(pod("d", "shop"), &outcome);
     early_decision.time = Moment(SystemTime::UNIX_EPOCH);
     log.add(&early_decision);
     let list = log.list(&DecisionFilter::default(), None, 10);
@@ -183,11 +183,11 @@ fn decision_ids_grow_even_if_the_clock_does_not() {
 
 #[test]
 fn a_decision_record_describes_the_request_and_each_stage() {
-    let log = three();
+    let log = log_of_three();
     let [logged] = log.get("b", None).0.try_into().unwrap();
     let mut record = serde_json::to_value(logged.record()).unwrap();
-    for moving in ["id", "at"] {
-        record.as_object_mut().unwrap().remove(moving);
+    for varying_key in ["id", "at"] {
+        record.as_object_mut().unwrap().remove(varying_key);
     }
     let patch = json!([{"op": "add", "path": "/spec/token", "value": "other"},
                        {"op": "add", "path": "/spec/size", "value": 3}]);
@@ -216,7 +216,7 @@ fn a_decision_record_describes_the_request_and_each_stage() {
 
 #[test]
 fn decision_details_contain_the_objects_of_the_request() {
-    let [logged] = three().get("b", None).0.try_into().unwrap();
+    let [logged] = log_of_three().get("b", None).0.try_into().unwrap();
     let detail = logged.detail();
     let review = detail.review.unwrap();
     assert_eq!(review.request["object"]["spec"], json!({"token": "hidden"}));
@@ -228,8 +228,8 @@ fn decision_details_contain_the_objects_of_the_request() {
 
 #[test]
 fn configured_values_are_redacted_in_decisions() {
-    let log = log(10, 1 << 20, &["/spec/token"]);
-    log.add(&observed(pod("b", "shop"), &changed("b")));
+    let log = new_log(10, 1 << 20, &["/spec/token"]);
+    log.add(&observed_decision(pod("b", "shop"), &changed_outcome("b")));
     let [logged] = log.get("b", None).0.try_into().unwrap();
     let text = serde_json::to_string(&logged.detail()).unwrap();
     assert!(!text.contains("hidden") && !text.contains("other"), "{text}");
@@ -241,17 +241,17 @@ fn configured_values_are_redacted_in_decisions() {
 #[test]
 fn decisions_do_not_contain_the_content_of_secrets() {
     for (kind, field) in [("Secret", "data"), ("secret", "datas")] {
-        let log = log(10, 1 << 20, &[]);
+        let log = new_log(10, 1 << 20, &[]);
         let object = json!({"metadata": {"name": "s"}, field: {"key": "c2VjcmV0"}});
         let patch = Patch::builder()
             .add(&format!("/{field}/key"), &"b3RoZXI=")
             .unwrap()
             .build();
-        let mut outcome = changed("s");
+        let mut outcome = changed_outcome("s");
         outcome.trace.pop();
         outcome.trace[0].result = StageResult::Changed(patch.clone());
         outcome.patch = patch;
-        log.add(&observed(request("s", kind, &object), &outcome));
+        log.add(&observed_decision(request("s", kind, &object), &outcome));
         let [logged] = log.get("s", None).0.try_into().unwrap();
         let debug_text = format!("{:?}", logged.decided_request);
         assert!(
@@ -267,9 +267,9 @@ fn decisions_do_not_contain_the_content_of_secrets() {
 
 #[test]
 fn a_decision_record_without_values_keeps_the_paths_of_patches() {
-    let [logged] = three().get("b", None).0.try_into().unwrap();
+    let [logged] = log_of_three().get("b", None).0.try_into().unwrap();
     let mut record = logged.record();
-    record.without_values();
+    record.remove_values();
     assert_eq!(
         record.patch.as_ref().unwrap()[0],
         json!({"op": "add", "path": "/spec/token"})
@@ -279,42 +279,45 @@ fn a_decision_record_without_values_keeps_the_paths_of_patches() {
 
 #[test]
 fn the_decision_log_is_limited_by_count_and_bytes() {
-    let by_count = log(3, 1 << 20, &[]);
+    let log_by_count = new_log(3, 1 << 20, &[]);
     for uid in ["a", "b", "c", "d", "e"] {
-        by_count.add(&observed(pod(uid, "shop"), &allowed(uid)));
+        log_by_count.add(&observed_decision(pod(uid, "shop"), &allowed_outcome(uid)));
     }
     let filter = DecisionFilter::default();
-    assert_eq!(uids(&by_count.list(&filter, None, 10)), ["e", "d", "c"]);
+    assert_eq!(uids(&log_by_count.list(&filter, None, 10)), ["e", "d", "c"]);
 
-    let one = log(1, 1 << 20, &[]);
-    one.add(&observed(pod("a", "shop"), &allowed("a")));
-    let size = one.0.memory.ring().size;
-    let by_bytes = log(1000, 20 * size, &[]);
+    let one_decision_log = new_log(1, 1 << 20, &[]);
+    one_decision_log.add(&observed_decision(pod("a", "shop"), &allowed_outcome("a")));
+    let size = one_decision_log.0.memory.ring().size;
+    let log_by_bytes = new_log(1000, 20 * size, &[]);
     for _ in 0..100 {
-        by_bytes.add(&observed(pod("a", "shop"), &allowed("a")));
+        log_by_bytes.add(&observed_decision(pod("a", "shop"), &allowed_outcome("a")));
     }
-    assert_eq!(by_bytes.list(&filter, None, 100).decisions.len(), 20);
-    assert_eq!(by_bytes.0.memory.ring().size, 20 * size);
+    assert_eq!(log_by_bytes.list(&filter, None, 100).decisions.len(), 20);
+    assert_eq!(log_by_bytes.0.memory.ring().size, 20 * size);
 
     let object = json!({"metadata": {"name": "large"}, "data": "x".repeat(30 * size)});
-    by_bytes.add(&observed(request("large", "ConfigMap", &object), &allowed("large")));
-    let [logged] = by_bytes.get("large", None).0.try_into().unwrap();
+    log_by_bytes.add(&observed_decision(
+        request("large", "ConfigMap", &object),
+        &allowed_outcome("large"),
+    ));
+    let [logged] = log_by_bytes.get("large", None).0.try_into().unwrap();
     assert!(logged.request().is_none() && logged.detail().review.is_none());
 
-    let mut outcome = allowed("huge");
+    let mut outcome = allowed_outcome("huge");
     outcome.warnings.push("x".repeat(30 * size));
-    by_bytes.add(&observed(pod("huge", "shop"), &outcome));
-    assert!(by_bytes.get("huge", None).0.is_empty());
-    assert!(by_bytes.0.memory.ring().size <= 20 * size);
+    log_by_bytes.add(&observed_decision(pod("huge", "shop"), &outcome));
+    assert!(log_by_bytes.get("huge", None).0.is_empty());
+    assert!(log_by_bytes.0.memory.ring().size <= 20 * size);
 }
 
 #[test]
 fn decisions_of_several_threads_are_ordered_by_time() {
-    let log = log(300, 1 << 20, &[]);
+    let log = new_log(300, 1 << 20, &[]);
     let add = |name: &str| {
         for number in 0..200 {
             let uid = format!("{name}{number}");
-            log.add(&observed(pod(&uid, "shop"), &allowed(&uid)));
+            log.add(&observed_decision(pod(&uid, "shop"), &allowed_outcome(&uid)));
         }
     };
     std::thread::scope(|scope| {
@@ -345,7 +348,7 @@ fn a_disabled_decision_log_keeps_no_decisions() {
 }
 
 /// Returns the next `count` items of a stream: the uid of each decision, or the number of missed decisions.
-async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
+async fn next_items(stream: &mut DecisionStream, count: usize) -> Vec<String> {
     let results: Vec<_> = stream.by_ref().take(count).collect().await;
     let items = results.into_iter().map(|item| match item {
         StreamItem::Decision(decision) => decision.record().uid,
@@ -356,44 +359,48 @@ async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_gets_new_decisions_that_match_its_filter() {
-    let log = three();
+    let log = log_of_three();
     let all = DecisionFilter::default();
-    let refused = DecisionFilter {
+    let refused_filter = DecisionFilter {
         verdict: vec![DecisionVerdict::Denied],
         ..DecisionFilter::default()
     };
-    let mut now = log.follow(all.clone(), None);
-    let mut refusals = log.follow(refused, None);
+    let mut stream_from_now = log.follow(all.clone(), None);
+    let mut refusal_stream = log.follow(refused_filter, None);
     let [b] = log.get("b", None).0.try_into().unwrap();
-    let mut earlier = log.follow(all, Some(b.id()));
-    assert!(now.next().now_or_never().is_none());
-    assert_eq!(next(&mut earlier, 1).await, ["c"]);
+    let mut stream_after_b = log.follow(all, Some(b.id()));
+    assert!(stream_from_now.next().now_or_never().is_none());
+    assert_eq!(next_items(&mut stream_after_b, 1).await, ["c"]);
     let add = async {
         tokio::task::yield_now().await;
-        log.add(&observed(pod("d", "shop"), &allowed("d")));
-        log.add(&observed(pod("e", "shop"), &denied("e")));
+        log.add(&observed_decision(pod("d", "shop"), &allowed_outcome("d")));
+        log.add(&observed_decision(pod("e", "shop"), &denied_outcome("e")));
     };
-    let (now, refusals, earlier, ()) =
-        tokio::join!(next(&mut now, 2), next(&mut refusals, 1), next(&mut earlier, 2), add);
-    assert_eq!(now, ["d", "e"]);
+    let (new_items, refusals, items_after_b, ()) = tokio::join!(
+        next_items(&mut stream_from_now, 2),
+        next_items(&mut refusal_stream, 1),
+        next_items(&mut stream_after_b, 2),
+        add
+    );
+    assert_eq!(new_items, ["d", "e"]);
     assert_eq!(refusals, ["e"]);
-    assert_eq!(earlier, ["d", "e"]);
+    assert_eq!(items_after_b, ["d", "e"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_follower_gets_the_number_of_missed_decisions() {
-    let log = log(3, 1 << 20, &[]);
-    let mut slow = log.follow(DecisionFilter::default(), None);
+    let log = new_log(3, 1 << 20, &[]);
+    let mut slow_stream = log.follow(DecisionFilter::default(), None);
     for uid in ["a", "b", "c", "d", "e"] {
-        log.add(&observed(pod(uid, "shop"), &allowed(uid)));
+        log.add(&observed_decision(pod(uid, "shop"), &allowed_outcome(uid)));
     }
-    assert_eq!(next(&mut slow, 4).await, ["2 missed", "c", "d", "e"]);
+    assert_eq!(next_items(&mut slow_stream, 4).await, ["2 missed", "c", "d", "e"]);
 }
 
 #[test]
 fn rates_count_the_decisions_of_each_chain() {
-    let log = three();
-    log.add(&observed(pod("d", "shop"), &denied("d")));
+    let log = log_of_three();
+    log.add(&observed_decision(pod("d", "shop"), &denied_outcome("d")));
     let rates = log.rates(Duration::from_secs(60));
     let [pods, names] = rates.as_slice() else {
         panic!("{rates:?}");
@@ -410,14 +417,14 @@ fn rates_count_the_decisions_of_each_chain() {
 
 #[test]
 fn denials_and_durations_of_an_audit_only_chain_are_counted() {
-    let log = log(10, 1 << 20, &[]);
-    let mut outcome = allowed("a");
+    let log = new_log(10, 1 << 20, &[]);
+    let mut outcome = allowed_outcome("a");
     let denial = StageResult::Denied(Denial::forbidden("no"));
     let mut row = TraceRow::new("trial", Phase::Validating, "tags", denial);
     row.mode = Mode::Audit;
     row.duration = Duration::from_micros(250);
     outcome.trace.push(row);
-    log.add(&observed(pod("a", "shop"), &outcome));
+    log.add(&observed_decision(pod("a", "shop"), &outcome));
     let rates = log.rates(Duration::from_secs(60));
     let trial = rates.iter().find(|rates| rates.chain == "trial").unwrap();
     assert_eq!((trial.requests, trial.denied, trial.would_deny), (1, 0, 1));
@@ -426,12 +433,12 @@ fn denials_and_durations_of_an_audit_only_chain_are_counted() {
 
 #[test]
 fn rates_do_not_count_a_change_if_the_request_is_denied_later() {
-    let log = log(10, 1 << 20, &[]);
-    let mut outcome = changed("a");
-    let denied = denied("a");
+    let log = new_log(10, 1 << 20, &[]);
+    let mut outcome = changed_outcome("a");
+    let denied = denied_outcome("a");
     outcome.decision = denied.decision;
     outcome.trace.extend(denied.trace);
-    log.add(&observed(pod("a", "shop"), &outcome));
+    log.add(&observed_decision(pod("a", "shop"), &outcome));
     let rates = log.rates(Duration::from_secs(60));
     let pods = rates.iter().find(|rates| rates.chain == "pods").unwrap();
     assert_eq!((pods.requests, pods.changed), (1, 0));
@@ -439,39 +446,43 @@ fn rates_do_not_count_a_change_if_the_request_is_denied_later() {
 
 #[test]
 fn pages_of_decisions_have_a_size_limit() {
-    let log = log(100, 64 << 20, &[]);
-    let large = "x".repeat(900 << 10);
+    let log = new_log(100, 64 << 20, &[]);
+    let large_text = "x".repeat(900 << 10);
     let mut oldest = 0;
-    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"large": large}});
+    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"large": large_text}});
     for uid in ["objects", "patches"] {
         for _ in 0..10 {
             let (object, outcome) = match uid {
-                "objects" => (object.clone(), allowed(uid)),
+                "objects" => (object.clone(), allowed_outcome(uid)),
                 _ => {
-                    let mut outcome = changed(uid);
-                    outcome.patch = Patch::builder().add("/spec/token", &large).unwrap().build();
+                    let mut outcome = changed_outcome(uid);
+                    outcome.patch = Patch::builder().add("/spec/token", &large_text).unwrap().build();
                     (json!({"metadata": {"name": "web"}}), outcome)
                 }
             };
-            log.add(&observed(request(uid, "Pod", &object), &outcome));
+            log.add(&observed_decision(request(uid, "Pod", &object), &outcome));
         }
-        let (mut before, mut ids) = (None, Vec::new());
+        let (mut before_id, mut ids) = (None, Vec::new());
         loop {
-            let (page, older) = log.get(uid, before);
+            let (page, older) = log.get(uid, before_id);
             assert!((1..10).contains(&page.len()), "{uid}: {}", page.len());
             ids.extend(page.iter().rev().map(LoggedDecision::id));
             assert_eq!(ids.len() + older, 10, "{uid}");
-            before = ids.last().copied();
+            before_id = ids.last().copied();
             if older == 0 {
                 break;
             }
         }
         assert!(ids.is_sorted_by(|newer, older| newer > older), "{uid}: {ids:?}");
-        oldest = before.unwrap();
+        oldest = before_id.unwrap();
     }
     let filter = DecisionFilter::default();
-    let first = log.list(&filter, None, 100);
-    assert!((1..10).contains(&first.decisions.len()), "{}", first.decisions.len());
+    let first_page = log.list(&filter, None, 100);
+    assert!(
+        (1..10).contains(&first_page.decisions.len()),
+        "{}",
+        first_page.decisions.len()
+    );
     let objects = log.list(&filter, Some(oldest), 100);
     assert_eq!((objects.decisions.len(), objects.next), (10, None));
 }

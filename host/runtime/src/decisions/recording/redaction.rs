@@ -115,14 +115,14 @@ impl PointerToken {
 }
 
 pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], mut object: Value) -> Redacted {
-    apply_to(&mut object, is_secret(request), redactions);
+    apply_redactions(&mut object, is_secret(request), redactions);
     Redacted(object)
 }
 
 /// Redacts a patch of a request's object; returns `None` if the patch is empty.
 pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &Patch) -> Option<Redacted> {
     let mut operations = serde_json::to_value(patch).ok().filter(|_| !patch.is_empty())?;
-    apply_to_patch(request, redactions, &mut operations);
+    apply_redactions_to_patch(request, redactions, &mut operations);
     let mut patch = Redacted(operations);
     if is_secret(request) {
         patch.remove_patch_values();
@@ -131,14 +131,14 @@ pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &
 }
 
 pub(super) fn redact_lookup(mut object: Value, is_secret: bool, redactions: &[Redaction]) -> (Redacted, usize) {
-    let count = apply_to(&mut object, is_secret, redactions);
+    let count = apply_redactions(&mut object, is_secret, redactions);
     (Redacted(object), count)
 }
 
 /// Redacts the answer to an HTTP request. Returns it with the number of redacted values.
 pub(super) fn redact_answer(mut answer: HttpAnswer, redactions: &[Redaction]) -> (Redacted<HttpAnswer>, usize) {
     let body = &mut answer.body;
-    let count = apply_to(body, false, redactions) + redact_secrets(body, "") + answer.redact_queries();
+    let count = apply_redactions(body, false, redactions) + redact_secrets(body, "") + answer.redact_queries();
     (Redacted(answer), count)
 }
 
@@ -153,14 +153,14 @@ pub(super) fn redact_review(
     let mut count = 0;
     for name in ["object", "oldObject"] {
         if let Some(object) = review_request.get_mut(name) {
-            count += apply_to(object, is_secret, redactions);
+            count += apply_redactions(object, is_secret, redactions);
         }
     }
     if let Some(patch) = review_response.get_mut("patch") {
         let decoded = patch.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
         let operations = decoded.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         if let Some(mut operations) = operations {
-            count += apply_to_patch(request, redactions, &mut operations);
+            count += apply_redactions_to_patch(request, redactions, &mut operations);
             *patch = Value::String(BASE64_STANDARD.encode(operations.to_string()));
         }
     }
@@ -171,7 +171,7 @@ pub(crate) fn is_secret(request: &Request) -> bool {
     request.kind.group.is_empty() && request.kind.kind.eq_ignore_ascii_case("secret")
 }
 
-fn apply_to_patch(request: &Request, redactions: &[Redaction], operations: &mut Value) -> usize {
+fn apply_redactions_to_patch(request: &Request, redactions: &[Redaction], operations: &mut Value) -> usize {
     let extra_redactions = secret_redactions(is_secret(request));
     let combined = redactions.iter().chain(&extra_redactions);
     combined
@@ -179,7 +179,7 @@ fn apply_to_patch(request: &Request, redactions: &[Redaction], operations: &mut 
         .sum()
 }
 
-fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usize {
+fn apply_redactions(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usize {
     let extra_redactions = secret_redactions(is_secret);
     let combined = redactions.iter().chain(&extra_redactions);
     combined.map(|redaction| redact(value, &redaction.0)).sum()
@@ -194,7 +194,11 @@ fn redact_secrets(value: &mut Value, list: &str) -> usize {
     };
     let is_core = value.get("apiVersion").is_none_or(|version| version == "v1");
     let is_secret = kind == "Secret" && is_core;
-    let count = if is_secret { apply_to(value, true, &[]) } else { 0 };
+    let count = if is_secret {
+        apply_redactions(value, true, &[])
+    } else {
+        0
+    };
     let nested_count: usize = match value {
         Value::Object(fields) => fields
             .iter_mut()

@@ -13,12 +13,12 @@ fn revisions_on_disk_are_read_after_a_restart() {
     directory.write(&first).unwrap();
     drop(directory);
     let directory = HistoryDirectory::open(&path).unwrap();
-    assert_eq!(directory.entries().unwrap(), [first, second.clone()]);
+    assert_eq!(directory.read_entries().unwrap(), [first, second.clone()]);
     directory.remove_before(9);
-    assert_eq!(directory.entries().unwrap().len(), 2);
+    assert_eq!(directory.read_entries().unwrap().len(), 2);
     directory.remove_before(10);
     directory.remove_before(10);
-    assert_eq!(directory.entries().unwrap(), [second]);
+    assert_eq!(directory.read_entries().unwrap(), [second]);
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn only_the_owner_may_read_the_history_directory() {
     let path = folder.path().join("a/history");
     let directory = HistoryDirectory::open(&path).unwrap();
     directory.write(&entry(1, "a")).unwrap();
-    directory.write_disabled(&[]).unwrap();
+    directory.write_disabled_stages(&[]).unwrap();
     let files = fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
     let parents = [folder.path().join("a"), path.clone()];
     let mut path_count = 0;
@@ -61,7 +61,7 @@ fn temporary_files_that_a_killed_program_left_in_the_history_are_removed() {
         .collect();
     names.sort();
     assert_eq!(names, ["0000000001.revision", "lock"]);
-    assert_eq!(directory.entries().unwrap(), [entry]);
+    assert_eq!(directory.read_entries().unwrap(), [entry]);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_damaged_revision_file_is_skipped() {
     let directory = HistoryDirectory::open(folder.path()).unwrap();
     for (damage, number) in [("cut", 1), ("changed", 2), ("empty", 3)] {
         directory.write(&entry(number, "text")).unwrap();
-        let path = directory.file(number);
+        let path = directory.revision_path(number);
         let mut bytes = fs::read(&path).unwrap();
         match damage {
             "cut" => bytes.truncate(bytes.len() - 1),
@@ -92,5 +92,5 @@ fn a_damaged_revision_file_is_skipped() {
     }
     let complete_entry = entry(4, "text");
     directory.write(&complete_entry).unwrap();
-    assert_eq!(directory.entries().unwrap(), [complete_entry]);
+    assert_eq!(directory.read_entries().unwrap(), [complete_entry]);
 }

@@ -10,7 +10,7 @@ use super::{DisabledStage, log_end};
 use crate::{
     Moment, Table,
     history::{HistoryDirectory, HistoryError},
-    live::exceptions::{LiveException, next_end},
+    live::exceptions::{LiveException, next_expiry},
     rollout::Rollouts,
     status::metrics,
 };
@@ -40,11 +40,11 @@ impl DisabledStages {
     pub(crate) fn open(directory: Option<Arc<HistoryDirectory>>) -> Self {
         let (mut disabled, mut rollouts) = (Vec::new(), Vec::new());
         if let Some(directory) = &directory {
-            match directory.disabled() {
+            match directory.read_disabled_stages() {
                 Ok(disabled_stages) => disabled = disabled_stages,
                 Err(error) => tracing::error!("all stages are enabled: {error}"),
             }
-            match directory.rollouts() {
+            match directory.read_rollouts() {
                 Ok(rollout_steps) => rollouts = rollout_steps,
                 Err(error) => tracing::error!("all rollouts begin anew: {error}"),
             }
@@ -53,7 +53,7 @@ impl DisabledStages {
         let (ended_stages, disabled): (Vec<_>, Vec<_>) =
             disabled.into_iter().partition(|disabled| disabled.until <= now);
         let stages = disabled.into_iter().map(|disabled| {
-            metrics::stage_disabled(&disabled.stage, true);
+            metrics::record_disabled_stage(&disabled.stage, true);
             tracing::warn!(stage = disabled.stage, until = %disabled.until, "the stage stays disabled");
             let remaining_time = disabled.until.0.duration_since(now.0).unwrap_or_default();
             (Arc::new(disabled), instant + remaining_time)
@@ -68,7 +68,7 @@ impl DisabledStages {
         stages.update_next_end();
         if let Some(directory) = directory.as_ref().filter(|_| !ended_stages.is_empty()) {
             ended_stages.iter().for_each(log_end);
-            if let Err(error) = directory.write_disabled(&stages.list()) {
+            if let Err(error) = directory.write_disabled_stages(&stages.list()) {
                 tracing::error!("{error}");
             }
         }
@@ -85,11 +85,11 @@ impl DisabledStages {
 
     /// Writes the list of disabled stages to disk. If that is not possible, returns the reason; a restart of the
     /// program then enables the stages again.
-    pub(crate) async fn keep(self: &Arc<Self>) -> Option<String> {
+    pub(crate) async fn keep_disabled_stages(self: &Arc<Self>) -> Option<String> {
         self.write(
             "the disabled stages are",
             Stages::list,
-            HistoryDirectory::write_disabled,
+            HistoryDirectory::write_disabled_stages,
         )
         .await
     }
@@ -124,7 +124,7 @@ impl DisabledStages {
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        metrics::write_failed("history");
+        metrics::count_write_failure("history");
         tracing::error!("{subject} not kept over a restart: {problem}");
         Some(problem)
     }
@@ -136,7 +136,7 @@ impl Stages {
         stages.map(|(disabled, _)| (**disabled).clone()).collect()
     }
 
-    pub(crate) fn missing(&self, table: &Table) -> Vec<DisabledStage> {
+    pub(crate) fn missing_stages(&self, table: &Table) -> Vec<DisabledStage> {
         let mut missing = self.list();
         let stages = table.chains.iter().flat_map(|chain| &chain.stages);
         for disabled in stages.filter_map(|stage| stage.disabled.as_ref()) {
@@ -165,7 +165,7 @@ impl Stages {
     /// Records the time at which the next exception of the live table expires, and the time `now` of this call. Returns
     /// the time of the previous call. The caller then logs the exceptions that expired between the two calls.
     pub(crate) fn watch_exceptions(&mut self, exceptions: &[LiveException], now: Moment) -> Moment {
-        self.exceptions_end = next_end(exceptions, now);
+        self.exceptions_end = next_expiry(exceptions, now);
         self.update_next_end();
         std::mem::replace(&mut self.logged_until, now)
     }

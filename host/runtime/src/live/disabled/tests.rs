@@ -10,10 +10,10 @@ use tempfile::TempDir;
 use super::*;
 use crate::{HostBuilder, history::HistoryDirectory};
 
-struct Strict;
+struct DenyingHook;
 
 #[async_trait]
-impl Hook for Strict {
+impl Hook for DenyingHook {
     async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         Ok(Response::deny(Denial::forbidden("no")))
     }
@@ -21,12 +21,12 @@ impl Hook for Strict {
 
 fn chain(name: &str, phase: Phase) -> Chain {
     let rules = vec![Rule::for_operations(Operation::ALL)];
-    let mut chain = Chain::new(name, rules, vec![Stage::new("images", Strict)]);
+    let mut chain = Chain::new(name, rules, vec![Stage::new("images", DenyingHook)]);
     chain.phase = phase;
     chain
 }
 
-fn pods() -> HostBuilder {
+fn host_builder() -> HostBuilder {
     Host::builder().chain(chain("pods", Phase::Mutating))
 }
 
@@ -38,7 +38,7 @@ fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(60 * minutes)
 }
 
-fn off(duration: Duration, reason: &str) -> DisableOptions {
+fn disable_options(duration: Duration, reason: &str) -> DisableOptions {
     DisableOptions {
         audit: false,
         duration,
@@ -58,18 +58,18 @@ fn disabled_stages(host: &Host) -> Vec<DisabledStage> {
     stages.filter_map(|stage| stage.disabled).collect()
 }
 
-async fn until_all_are_enabled(host: &Host) {
+async fn wait_until_all_are_enabled(host: &Host) {
     let mut ends = host.0.disabled_stages.lock().ends();
     ends.wait_for(Option::is_none).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_disabled_stage_is_not_called_until_its_time_ends() {
-    let host = pods().build().await.unwrap();
+    let host = host_builder().build().await.unwrap();
     assert!(!admit(&host).await.is_allowed());
     let start_time = Instant::now();
     let switched = host
-        .disable(&id("pods/images"), off(minutes(30), " broken "))
+        .disable(&id("pods/images"), disable_options(minutes(30), " broken "))
         .await
         .unwrap();
     assert_eq!(start_time, Instant::now(), "disabling waits for nothing");
@@ -83,7 +83,7 @@ async fn a_disabled_stage_is_not_called_until_its_time_ends() {
     assert!(outcome.is_allowed());
     assert_eq!(outcome.trace[0].result, StageResult::Skipped(SkipReason::Disabled));
 
-    until_all_are_enabled(&host).await;
+    wait_until_all_are_enabled(&host).await;
     assert_eq!(start_time.elapsed(), minutes(30));
     assert!(!admit(&host).await.is_allowed());
     assert_eq!(disabled_stages(&host), []);
@@ -91,10 +91,10 @@ async fn a_disabled_stage_is_not_called_until_its_time_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stage_disabled_to_audit_is_called_but_not_enforced() {
-    let host = pods().build().await.unwrap();
+    let host = host_builder().build().await.unwrap();
     let options = DisableOptions {
         audit: true,
-        ..off(minutes(1), "false denials")
+        ..disable_options(minutes(1), "false denials")
     };
     host.disable(&id("pods/images"), options).await.unwrap();
     let outcome = admit(&host).await;
@@ -102,23 +102,25 @@ async fn a_stage_disabled_to_audit_is_called_but_not_enforced() {
     assert_eq!(outcome.trace[0].mode, Mode::Audit);
     assert_eq!(outcome.trace[0].result.as_str(), "deny");
     assert_eq!(host.status().chains[0].stages[0].mode, Mode::Enforce);
-    until_all_are_enabled(&host).await;
+    wait_until_all_are_enabled(&host).await;
     assert!(!admit(&host).await.is_allowed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn disabling_a_stage_again_replaces_its_end_and_reason() {
-    let host = pods().build().await.unwrap();
+    let host = host_builder().build().await.unwrap();
     let stage = id("Mutating:pods/images");
-    let first = host.disable(&stage, off(minutes(30), "one")).await.unwrap();
+    let first = host.disable(&stage, disable_options(minutes(30), "one")).await.unwrap();
     let start_time = Instant::now();
-    let second = host.disable(&stage, off(minutes(10), "two")).await.unwrap();
+    let second = host.disable(&stage, disable_options(minutes(10), "two")).await.unwrap();
     assert_eq!((first.replaced, second.replaced), (None, Some(first.disabled)));
     assert_eq!(disabled_stages(&host), std::slice::from_ref(&second.disabled));
-    until_all_are_enabled(&host).await;
+    wait_until_all_are_enabled(&host).await;
     assert_eq!(start_time.elapsed(), minutes(10));
 
-    host.disable(&stage, off(minutes(10), "three")).await.unwrap();
+    host.disable(&stage, disable_options(minutes(10), "three"))
+        .await
+        .unwrap();
     let enabled = host.enable(&id("pods/images"), Some("ops".to_owned())).await.unwrap();
     assert_eq!(enabled.disabled.reason, "three");
     assert!(!admit(&host).await.is_allowed());
@@ -126,8 +128,12 @@ async fn disabling_a_stage_again_replaces_its_end_and_reason() {
 
 #[tokio::test]
 async fn an_unknown_stage_or_an_invalid_duration_or_reason_is_refused() {
-    let host = pods().chain(chain("pods", Phase::Validating)).build().await.unwrap();
-    let long = "a".repeat(LONGEST_REASON + 1);
+    let host = host_builder()
+        .chain(chain("pods", Phase::Validating))
+        .build()
+        .await
+        .unwrap();
+    let long = "a".repeat(REASON_LENGTH_MAX + 1);
     for (stage, duration, reason, expected) in [
         (
             "pods/image",
@@ -151,14 +157,19 @@ async fn an_unknown_stage_or_an_invalid_duration_or_reason_is_refused() {
             "1s to 24h, not for 86460s",
         ),
     ] {
-        let error = host.disable(&id(stage), off(duration, reason)).await.unwrap_err();
+        let error = host
+            .disable(&id(stage), disable_options(duration, reason))
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
     assert_eq!(disabled_stages(&host), []);
     let error = host.enable(&id("pods/images"), None).await.unwrap_err();
     assert!(error.to_string().ends_with("the disabled stages are: none"), "{error}");
     for stage in ["Mutating:pods/images", "Validating:pods/images"] {
-        host.disable(&id(stage), off(minutes(24 * 60), "x")).await.unwrap();
+        host.disable(&id(stage), disable_options(minutes(24 * 60), "x"))
+            .await
+            .unwrap();
     }
     let error = host.enable(&id("pods/images"), None).await.unwrap_err();
     assert!(matches!(error, DisableError::Invalid(_)), "{error}");
@@ -167,8 +178,8 @@ async fn an_unknown_stage_or_an_invalid_duration_or_reason_is_refused() {
 
 #[test]
 fn an_error_about_an_unknown_stage_lists_at_most_thirty_names() {
-    let names: Vec<_> = (0..MOST_NAMES + 2).map(|number| number.to_string()).collect();
-    let text = list(&names).to_string();
+    let names: Vec<_> = (0..LISTED_NAMES_MAX + 2).map(|number| number.to_string()).collect();
+    let text = list_names(&names).to_string();
     assert!(
         text.starts_with("0, 1, 2, ") && text.ends_with(", 29 and 2 more"),
         "{text}"
@@ -177,19 +188,21 @@ fn an_error_about_an_unknown_stage_lists_at_most_thirty_names() {
 
 #[tokio::test]
 async fn disabling_a_stage_does_not_wait_for_changes_or_table_slots() {
-    let host = pods().build().await.unwrap();
+    let host = host_builder().build().await.unwrap();
     let _state = host.0.state.lock().await;
     let mut tables = Vec::new();
-    while host.status().tables < crate::live::MOST_TABLES {
-        tables.push(host.slot().await.unwrap());
+    while host.status().tables < crate::live::TABLES_MAX {
+        tables.push(host.wait_for_slot().await.unwrap());
     }
-    host.disable(&id("pods/images"), off(minutes(1), "x")).await.unwrap();
+    host.disable(&id("pods/images"), disable_options(minutes(1), "x"))
+        .await
+        .unwrap();
     assert!(admit(&host).await.is_allowed());
     host.enable(&id("pods/images"), None).await.unwrap();
     assert!(!admit(&host).await.is_allowed());
     assert_eq!(
         host.status().tables,
-        crate::live::MOST_TABLES,
+        crate::live::TABLES_MAX,
         "derived tables need no slots"
     );
 }
@@ -197,9 +210,12 @@ async fn disabling_a_stage_does_not_wait_for_changes_or_table_slots() {
 #[tokio::test]
 async fn a_disabled_stage_stays_disabled_after_a_restart() {
     let folder = TempDir::new().unwrap();
-    let start = async || pods().history(folder.path()).build().await.unwrap();
+    let start = async || host_builder().history(folder.path()).build().await.unwrap();
     let host = start().await;
-    let switched = host.disable(&id("pods/images"), off(minutes(30), "x")).await.unwrap();
+    let switched = host
+        .disable(&id("pods/images"), disable_options(minutes(30), "x"))
+        .await
+        .unwrap();
     assert_eq!(switched.not_kept, None);
     drop(host);
     let host = start().await;
@@ -231,9 +247,9 @@ async fn a_start_enables_stages_that_were_disabled_until_an_earlier_time() {
         disabled("Mutating:pods/images", since + minutes(30)),
         disabled("Validating:gone/images", since + minutes(90)),
     ];
-    directory.write_disabled(&stages).unwrap();
+    directory.write_disabled_stages(&stages).unwrap();
     drop(directory);
-    let host = pods().history(folder.path()).build().await.unwrap();
+    let host = host_builder().history(folder.path()).build().await.unwrap();
     assert!(!admit(&host).await.is_allowed());
     let missing = host.status().disabled_missing;
     assert_eq!(missing.len(), 1);
@@ -245,25 +261,29 @@ async fn a_start_enables_stages_that_were_disabled_until_an_earlier_time() {
 #[tokio::test]
 async fn all_stages_are_enabled_if_the_file_of_disabled_stages_is_damaged() {
     let folder = TempDir::new().unwrap();
-    let host = pods().history(folder.path()).build().await.unwrap();
-    host.disable(&id("pods/images"), off(minutes(30), "x")).await.unwrap();
+    let host = host_builder().history(folder.path()).build().await.unwrap();
+    host.disable(&id("pods/images"), disable_options(minutes(30), "x"))
+        .await
+        .unwrap();
     drop(host);
     let path = folder.path().join("disabled");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("false", "true")).unwrap();
-    let host = pods().history(folder.path()).build().await.unwrap();
+    let host = host_builder().history(folder.path()).build().await.unwrap();
     assert!(!admit(&host).await.is_allowed());
-    host.disable(&id("pods/images"), off(minutes(30), "x")).await.unwrap();
+    host.disable(&id("pods/images"), disable_options(minutes(30), "x"))
+        .await
+        .unwrap();
     drop(host);
-    let host = pods().history(folder.path()).build().await.unwrap();
+    let host = host_builder().history(folder.path()).build().await.unwrap();
     assert!(admit(&host).await.is_allowed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stage_is_enabled_early_if_the_clock_is_set_forward() {
-    let host = pods().build().await.unwrap();
+    let host = host_builder().build().await.unwrap();
     let mut disabled = host
-        .disable(&id("pods/images"), off(minutes(30), "x"))
+        .disable(&id("pods/images"), disable_options(minutes(30), "x"))
         .await
         .unwrap()
         .disabled;
@@ -273,6 +293,6 @@ async fn a_stage_is_enabled_early_if_the_clock_is_set_forward() {
         .disabled_stages
         .lock()
         .insert(disabled, Instant::now() + minutes(30));
-    until_all_are_enabled(&host).await;
-    assert!(start_time.elapsed() <= CLOCK_CHECK);
+    wait_until_all_are_enabled(&host).await;
+    assert!(start_time.elapsed() <= CLOCK_CHECK_INTERVAL);
 }

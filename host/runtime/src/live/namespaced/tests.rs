@@ -98,7 +98,7 @@ fn namespaced_chains_may_use_what_the_configuration_allows() {
         modules: vec!["oci://registry.example.com/hooks/*".parse().unwrap()],
         webhooks: NamespacedWebhooks::OwnServices,
         allow: Grants {
-            cluster: [ClusterKind::any_access(), ClusterKind::new("v1", "ConfigMap")].into(),
+            cluster: [ClusterKind::any_access_review(), ClusterKind::new("v1", "ConfigMap")].into(),
             http: vec![plugin.allow.http[0].clone()],
             images: vec![ImageGrant::ALL],
             ..Grants::default()
@@ -119,6 +119,6 @@ fn namespaced_chains_may_use_what_the_configuration_allows() {
     allowed.modules.push("https://**".parse().unwrap());
     allowed.webhooks = NamespacedWebhooks::Any;
     allowed.allow = plugin.allow.clone();
-    allowed.allow.cluster.insert(ClusterKind::any_access());
+    allowed.allow.cluster.insert(ClusterKind::any_access_review());
     assert_eq!(forbidden_paths(&allowed, &chain), [""; 0]);
 }

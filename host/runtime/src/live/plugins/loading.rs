@@ -9,22 +9,22 @@ use admittance_catalog::{
 use admittance_sandbox::{Error, Plugin, Prepared, Sandbox};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Order, Progress};
+use super::{PluginOrder, Progress};
 use crate::{
     StageErrorCause,
     live::assembly::{Assembler, FetchScope, Modules},
     status::metrics,
 };
 
-pub(super) async fn module(
+pub(super) async fn fetch_module(
     assembler: &Assembler,
     resolver: &ReferenceResolver,
-    order: &Order,
+    order: &PluginOrder,
     modules: &Modules,
 ) -> Result<Module, StageErrorCause> {
     let catalog = &assembler.catalog;
     let freshness = match modules {
-        Modules::AsOf(digests) => match digests.get(&order.address()) {
+        Modules::AsOf(digests) => match digests.get(&order.stage_address()) {
             Some(digest) => return Ok(catalog.load_stored(&order.reference, *digest).await?),
             None => Freshness::RecordedOnly,
         },
@@ -43,7 +43,7 @@ pub(super) async fn module(
     };
     let _permit = match (&order.reference, freshness) {
         (ModuleReference::File(_), _) | (_, Freshness::RecordedOnly) => None,
-        _ => Some(permit(&assembler.fetchers).await?),
+        _ => Some(acquire_permit(&assembler.fetchers).await?),
     };
     let module = resolver
         .obtain(&order.reference, order.pinned_digest, freshness, &on_progress)
@@ -56,7 +56,7 @@ pub(super) async fn module(
             .await
             .map_err(StageErrorCause::Interrupted)?;
         if let Err(error) = insertion {
-            metrics::write_failed("store");
+            metrics::count_write_failure("store");
             tracing::warn!(%error, "a module could not be stored; a rollback to it is not possible once its \
             file changes");
         }
@@ -64,20 +64,20 @@ pub(super) async fn module(
     Ok(module)
 }
 
-async fn permit(semaphore: &Semaphore) -> Result<SemaphorePermit<'_>, StageErrorCause> {
+async fn acquire_permit(semaphore: &Semaphore) -> Result<SemaphorePermit<'_>, StageErrorCause> {
     semaphore.acquire().await.map_err(|_| StageErrorCause::Stopped)
 }
 
-pub(super) fn compiled_key(sandbox: &Sandbox, module: &Module, order: &Order) -> CompiledKey {
+pub(super) fn compiled_key(sandbox: &Sandbox, module: &Module, order: &PluginOrder) -> CompiledKey {
     CompiledKey::new(module.digest(), &order.settings, &sandbox.fingerprint())
 }
 
 /// Loads the plugin that stages share. Returns it, and whether its compiled form came from the store.
-pub(super) async fn plugin(
+pub(super) async fn load_or_compile(
     assembler: &Assembler,
     sandbox: &Sandbox,
     module: &Module,
-    order: &Order,
+    order: &PluginOrder,
 ) -> Result<(Arc<Plugin>, bool), StageErrorCause> {
     let key = compiled_key(sandbox, module, order);
     if let Some(plugin) = load_stored(assembler, sandbox, key, order).await? {
@@ -91,7 +91,7 @@ pub(super) async fn plugin(
     {
         return Ok((Arc::new(plugin), false));
     }
-    let _permit = permit(&assembler.loaders).await?;
+    let _permit = acquire_permit(&assembler.loaders).await?;
     let (sandbox, config) = (sandbox.clone(), order.config.clone());
     let plugin = on_thread_for_long_work(move || sandbox.load(&prepared, &config))
         .await
@@ -104,15 +104,15 @@ async fn load_stored(
     assembler: &Assembler,
     sandbox: &Sandbox,
     key: CompiledKey,
-    order: &Order,
+    order: &PluginOrder,
 ) -> Result<Option<Plugin>, StageErrorCause> {
     let Some(store) = assembler.catalog.store().cloned() else {
         return Ok(None);
     };
-    let _permit = permit(&assembler.loaders).await?;
+    let _permit = acquire_permit(&assembler.loaders).await?;
     let (sandbox, config) = (sandbox.clone(), order.config.clone());
     let load = move || {
-        let CompiledForm { code, header } = store.compiled(key)?;
+        let CompiledForm { code, header } = store.read_compiled(key)?;
         let prepared = match code {
             CompiledCode::File(path) => Prepared::from_file(path, &header),
             CompiledCode::Memory(code) => Prepared::from_bytes(code, &header),
@@ -140,12 +140,12 @@ async fn prepare(
     sandbox: &Sandbox,
     module: &Module,
     key: CompiledKey,
-    order: &Order,
+    order: &PluginOrder,
 ) -> Result<Prepared, StageErrorCause> {
     // Several stages may use the same module with different settings. While this value exists, the code that does not
     // depend on settings is compiled only once for all of these stages.
     let _shared = sandbox.share(module.digest());
-    let _turn = assembler.compilers.turn(module.bytes().len()).await;
+    let _turn = assembler.compilers.wait_for_turn(module.bytes().len()).await;
     (assembler.progress)(Progress::Preparing {
         chain: order.chain.clone(),
         stage: order.stage.clone(),
@@ -160,7 +160,7 @@ async fn prepare(
         let (store, header, code) = (store.clone(), prepared.header(), code.clone());
         let store_result = on_thread_for_long_work(move || store.keep_compiled(key, &code, &header)).await;
         if let Ok(Err(error)) = store_result {
-            metrics::write_failed("store");
+            metrics::count_write_failure("store");
             tracing::warn!(%error, "a compiled plugin could not be stored; the next start compiles it again");
         }
     }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn hash(name: &str) -> Digest {
-    Digest::of(name)
+    Digest::of_bytes(name)
 }
 
 /// Parses a replica such as `a A B leader`: the name, the live table, the prepared table, and then any of the words
@@ -27,7 +27,7 @@ fn replica(text: &str) -> KnownReplica {
 fn decide(target: &str, replicas: &[&str]) -> String {
     let target = (!target.is_empty()).then(|| hash(target));
     let replicas: Vec<_> = replicas.iter().map(|text| replica(text)).collect();
-    match agreement(target, &replicas) {
+    match find_agreement(target, &replicas) {
         ReplicaAgreement::Agreed => "agreed".to_owned(),
         ReplicaAgreement::Switch(to) => {
             let names = ["A", "B", "C"];
@@ -43,7 +43,7 @@ fn decide(target: &str, replicas: &[&str]) -> String {
 
 #[test]
 fn replicas_switch_when_all_voters_have_prepared_the_same_table() {
-    let (b, c) = (hash("B").short(), hash("C").short());
+    let (b, c) = (hash("B").to_short_hex(), hash("C").to_short_hex());
     for (what, target, replicas, expected) in [
         (
             "nothing changes",

@@ -58,11 +58,11 @@ impl Dialect for ObjectsDialect {
         }
     }
 
-    fn read(&self, _: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
+    fn read_body(&self, _: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
         let text = std::str::from_utf8(body).map_err(malformed)?;
         let canonical = self
             .0
-            .canonical(text)
+            .canonical_text(text)
             .map_err(|error| malformed(format!("{error:?}")))?;
         let text = canonical.as_deref().unwrap_or(text);
         if text.starts_with('[') {
@@ -94,9 +94,9 @@ impl Dialect for ObjectsDialect {
 type RequestLog = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
 #[derive(Clone, Default)]
-struct Inner(RequestLog);
+struct InnerService(RequestLog);
 
-impl Service<Request<Full<Bytes>>> for Inner {
+impl Service<Request<Full<Bytes>>> for InnerService {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -117,7 +117,7 @@ impl Service<Request<Full<Bytes>>> for Inner {
     }
 }
 
-async fn layer() -> AdmissionLayer {
+async fn new_layer() -> AdmissionLayer {
     let rule = Rule {
         kinds: Matcher::Only(vec!["application".into()]),
         ..Rule::for_operations([Operation::Create])
@@ -143,14 +143,14 @@ fn application(name: &str) -> String {
 }
 
 async fn send(layer: &AdmissionLayer, request: Request<Full<Bytes>>) -> (Response<Full<Bytes>>, RequestLog) {
-    let inner = Inner::default();
+    let inner = InnerService::default();
     let response = layer.layer(inner.clone()).call(request).await.unwrap();
     (response, inner.0)
 }
 
 #[tokio::test]
 async fn a_decision_names_the_dialect_of_its_request() {
-    let layer = layer().await;
+    let layer = new_layer().await;
     send(&layer, request("POST", &application("good"))).await;
     let list = layer.0.host.decisions().list(&Default::default(), None, 10);
     let dialects: Vec<_> = list
@@ -163,7 +163,7 @@ async fn a_decision_names_the_dialect_of_its_request() {
 
 #[tokio::test]
 async fn the_passage_of_a_response_says_how_its_request_was_handled() {
-    let layer = layer().await;
+    let layer = new_layer().await;
     let changed = r#"{"kind":"application","metadata":{"name":"plain"},"seen":true}"#;
     let configmap = r#"{"Kind":"configmap","metadata":{"name":"bad"}}"#.to_owned();
     let respelled = r#"{"KIND":"application","metadata":{"name":"good"}}"#.to_owned();
@@ -239,7 +239,9 @@ async fn the_passage_of_a_response_says_how_its_request_was_handled() {
 
 #[tokio::test]
 async fn large_and_compressed_bodies_are_refused() {
-    let layer = layer().await.body_limits(BodyLimits::new(60, Duration::from_secs(30)));
+    let layer = new_layer()
+        .await
+        .body_limits(BodyLimits::new(60, Duration::from_secs(30)));
     let large = application(&"x".repeat(60));
     let (response, requests) = send(&layer, request("POST", &large)).await;
     assert_eq!(response.status(), 413);
@@ -261,7 +263,7 @@ async fn large_and_compressed_bodies_are_refused() {
 
 #[tokio::test]
 async fn valid_request_ids_become_the_uid() {
-    let layer = layer().await;
+    let layer = new_layer().await;
     let long = "x".repeat(129);
     for (given, is_kept) in [
         (Some("abc-1.2_3:4"), true),

@@ -40,7 +40,7 @@ fn results_of_calls_are_counted_and_the_last_one_sets_the_state_of_the_stage() {
 fn failure_metrics_are_initialized_once_for_each_policy() {
     let statistics = StageStatistics::default();
     let lacking = [FailurePolicy::Fail, FailurePolicy::Fail, FailurePolicy::Ignore]
-        .map(|policy| statistics.lacks_metrics(policy));
+        .map(|policy| statistics.replace_metrics_policy(policy));
     assert_eq!(lacking, [true, false, true]);
 }
 

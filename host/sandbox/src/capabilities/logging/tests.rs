@@ -33,7 +33,7 @@ impl<S: Subscriber> Layer<S> for EventLines {
     }
 }
 
-fn logged(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
+fn log_lines(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
     let events = EventLines::default();
     with_default(Registry::default().with(events.clone().with_filter(level)), || {
         let log = CallLog::new("p".into(), Uid::from("u1".to_owned()), limits);
@@ -45,12 +45,12 @@ fn logged(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog))
     std::mem::take(&mut *events.0.lock())
 }
 
-const ALL: LevelFilter = LevelFilter::TRACE;
+const ALL_LEVELS: LevelFilter = LevelFilter::TRACE;
 
 #[test]
 fn each_line_of_a_plugin_becomes_a_log_event() {
-    let lines = logged(LogLimits::default(), ALL, |log| {
-        log.line(Level::DEBUG, "cache", "hit");
+    let lines = log_lines(LogLimits::default(), ALL_LEVELS, |log| {
+        log.log_line(Level::DEBUG, "cache", "hit");
         log.write(Stream::Out, b"one\ntw");
         log.write(Stream::Err, b"\nbad\xff\n\n");
         log.write(Stream::Out, b"o");
@@ -74,9 +74,9 @@ fn log_lines_beyond_the_limit_are_dropped_and_counted() {
         ("no lines", LogLimits { lines: 0, bytes: 1000 }, 0, 5),
         ("enough", LogLimits { lines: 5, bytes: 20 }, 5, 0),
     ] {
-        let lines = logged(limits, ALL, |log| {
+        let lines = log_lines(limits, ALL_LEVELS, |log| {
             for _ in 0..5 {
-                log.line(Level::INFO, "c", "abc");
+                log.log_line(Level::INFO, "c", "abc");
             }
         });
         assert_eq!(
@@ -98,11 +98,11 @@ fn log_lines_beyond_the_limit_are_dropped_and_counted() {
 #[test]
 fn an_abandoned_call_logs_nothing_more() {
     let limits = LogLimits { lines: 1, bytes: 1000 };
-    let lines = logged(limits, ALL, |log| {
+    let lines = log_lines(limits, ALL_LEVELS, |log| {
         log.write(Stream::Out, b"first\nsecond\nand no end");
         log.close();
         log.write(Stream::Out, b" of a line\n");
-        log.line(Level::INFO, "c", "late");
+        log.log_line(Level::INFO, "c", "late");
         log.log_request("GET https://a.example/", Ok(200));
     });
     let [first, dropped] = lines.as_slice() else {
@@ -116,46 +116,50 @@ fn an_abandoned_call_logs_nothing_more() {
 
 #[test]
 fn the_number_of_logged_requests_is_limited() {
-    let lines = logged(LogLimits { lines: 0, bytes: 0 }, ALL, |log| {
-        log.log_request(&"é".repeat(LINE), Err(&HttpError::Timeout));
-        for _ in 0..REQUESTS + 1 {
+    let lines = log_lines(LogLimits { lines: 0, bytes: 0 }, ALL_LEVELS, |log| {
+        log.log_request(&"é".repeat(LINE_MAX), Err(&HttpError::Timeout));
+        for _ in 0..REQUESTS_MAX + 1 {
             log.log_request("GET https://a.example/", Ok(200));
         }
     });
     let requests = lines.iter().filter(|line| line.starts_with("INFO"));
-    assert_eq!(requests.count(), REQUESTS as usize);
-    assert_eq!(lines[0].matches('é').count(), (LINE - "...".len()) / 2);
+    assert_eq!(requests.count(), REQUESTS_MAX as usize);
+    assert_eq!(lines[0].matches('é').count(), (LINE_MAX - "...".len()) / 2);
     assert!(lines.last().unwrap().ends_with("dropped=2"), "{lines:?}");
 }
 
 #[test]
 fn lines_of_disabled_levels_are_not_formatted() {
-    let lines = logged(LogLimits { lines: 1, bytes: 100 }, LevelFilter::INFO, |log| {
-        log.line(Level::DEBUG, "", "quiet");
-        log.line(Level::INFO, "", "loud");
+    let lines = log_lines(LogLimits { lines: 1, bytes: 100 }, LevelFilter::INFO, |log| {
+        log.log_line(Level::DEBUG, "", "quiet");
+        log.log_line(Level::INFO, "", "loud");
     });
     assert_eq!(lines.len(), 1, "{lines:?}");
 }
 
 #[test]
 fn a_line_that_is_too_long_is_truncated() {
-    let lines = logged(LogLimits::default(), ALL, |log| {
+    let lines = log_lines(LogLimits::default(), ALL_LEVELS, |log| {
         for _ in 0..100 {
             log.write(Stream::Out, &[b'z'; 1000]);
         }
         log.write(Stream::Out, b"\nshort\n");
     });
     assert_eq!(lines.len(), 2);
-    assert_eq!(lines[0].matches('z').count(), LINE);
+    assert_eq!(lines[0].matches('z').count(), LINE_MAX);
 }
 
 #[test]
 fn the_end_of_standard_error_is_kept() {
-    logged(LogLimits { lines: 0, bytes: 0 }, ALL, |log| {
-        log.write(Stream::Err, &[b'x'; 2 * TAIL]);
+    log_lines(LogLimits { lines: 0, bytes: 0 }, ALL_LEVELS, |log| {
+        log.write(Stream::Err, &[b'x'; 2 * TAIL_MAX]);
         log.write(Stream::Out, b"not this\n");
         log.write(Stream::Err, b"\nlast words\n");
-        let tail = log.tail();
-        assert!(tail.len() <= TAIL && tail.ends_with("x\nlast words"), "{}", tail.len());
+        let tail = log.stderr_tail();
+        assert!(
+            tail.len() <= TAIL_MAX && tail.ends_with("x\nlast words"),
+            "{}",
+            tail.len()
+        );
     });
 }

@@ -13,7 +13,7 @@ struct ChainAuthority {
     root: String,
 }
 
-fn params(name: &str, now: SystemTime) -> CertificateParams {
+fn certificate_params(name: &str, now: SystemTime) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.not_before = (now - DAY).into();
@@ -22,9 +22,9 @@ fn params(name: &str, now: SystemTime) -> CertificateParams {
     params
 }
 
-fn authority(now: SystemTime) -> ChainAuthority {
+fn create_authority(now: SystemTime) -> ChainAuthority {
     let ca = |name: &str| {
-        let mut params = params(name, now);
+        let mut params = certificate_params(name, now);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         params
@@ -38,19 +38,19 @@ fn authority(now: SystemTime) -> ChainAuthority {
     }
 }
 
-fn pem(text: &str) -> Value {
+fn pem_json(text: &str) -> Value {
     json!({"encoding": "Pem", "data": text.as_bytes()})
 }
 
 fn check_trust(question: &Value, now: SystemTime) -> Answer {
-    is_trusted(question.to_string().as_bytes(), now, Deadline::after(DAY))
+    answer_trust_question(question.to_string().as_bytes(), now, Deadline::after(DAY))
 }
 
 /// Creates a certificate with a chain of intermediates that all have the same name. A verifier that goes by the names
 /// can put them in any order.
 fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
     let signing = |name: &str| {
-        let mut params = params(name, now);
+        let mut params = certificate_params(name, now);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params
     };
@@ -60,15 +60,15 @@ fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) ->
     let mut last_intermediate = None;
     for _ in 0..intermediates {
         let intermediate = CertifiedIssuer::self_signed(signing("one"), key()).unwrap();
-        chain.push(pem(&intermediate.pem()));
+        chain.push(pem_json(&intermediate.pem()));
         last_intermediate = Some(intermediate);
     }
     let leaf = match (&last_intermediate, is_rooted) {
-        (_, true) | (None, _) => params("leaf", now).signed_by(&key(), &root).unwrap(),
-        (Some(last), false) => params("leaf", now).signed_by(&key(), last).unwrap(),
+        (_, true) | (None, _) => certificate_params("leaf", now).signed_by(&key(), &root).unwrap(),
+        (Some(last), false) => certificate_params("leaf", now).signed_by(&key(), last).unwrap(),
     };
-    chain.push(pem(&root.pem()));
-    json!({"cert": pem(&leaf.pem()), "cert_chain": chain})
+    chain.push(pem_json(&root.pem()));
+    json!({"cert": pem_json(&leaf.pem()), "cert_chain": chain})
 }
 
 /// If there were no limit on steps, webpki would check 200,000 certificates and 100 signatures of this chain.
@@ -85,7 +85,7 @@ fn verification_of_any_chain_stops_after_a_limited_number_of_steps() {
         ),
         (
             "large certificates",
-            json!({"cert": cross_signed_chain(now, 0, true)["cert"], "cert_chain": [{"encoding": "Der", "data": vec![0; CHAIN_SIZE + 1]}]}),
+            json!({"cert": cross_signed_chain(now, 0, true)["cert"], "cert_chain": [{"encoding": "Der", "data": vec![0; CHAIN_SIZE_MAX + 1]}]}),
             Err("of 262144 bytes"),
         ),
     ] {
@@ -98,7 +98,7 @@ fn verification_of_any_chain_stops_after_a_limited_number_of_steps() {
             (answer, expected) => panic!("{case}: {answer:?}, and not {expected:?}"),
         }
     }
-    let late_answer = is_trusted(
+    let late_answer = answer_trust_question(
         cross_signed_chain(now, 3, true).to_string().as_bytes(),
         now,
         Deadline::after(Duration::ZERO),
@@ -110,15 +110,15 @@ fn verification_of_any_chain_stops_after_a_limited_number_of_steps() {
 #[test]
 fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
     let now = SystemTime::now();
-    let (own_authority, other_authority) = (authority(now), authority(now));
+    let (own_authority, other_authority) = (create_authority(now), create_authority(now));
     let leaf = |change: &dyn Fn(&mut CertificateParams)| {
-        let mut params = params("leaf", now);
+        let mut params = certificate_params("leaf", now);
         change(&mut params);
         params
             .signed_by(&KeyPair::generate().unwrap(), &own_authority.intermediate)
             .unwrap()
     };
-    let chain_of = |issuer: &ChainAuthority| json!([pem(&issuer.intermediate.pem()), pem(&issuer.root)]);
+    let chain_of = |issuer: &ChainAuthority| json!([pem_json(&issuer.intermediate.pem()), pem_json(&issuer.root)]);
     let valid_leaf = leaf(&|_| {});
     let expired_leaf = leaf(&|params| params.not_after = (now - DAY / 2).into());
     let early_leaf = leaf(&|params| params.not_before = (now + DAY / 2).into());
@@ -128,7 +128,7 @@ fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
     for (case, cert, chain, not_after, expected) in [
         (
             "trusted",
-            pem(&valid_leaf.pem()),
+            pem_json(&valid_leaf.pem()),
             chain_of(&own_authority),
             json!(now_text),
             Ok(""),
@@ -136,71 +136,77 @@ fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
         ("in DER", der, chain_of(&own_authority), json!(null), Ok("")),
         (
             "another authority",
-            pem(&valid_leaf.pem()),
+            pem_json(&valid_leaf.pem()),
             chain_of(&other_authority),
             json!(null),
             Ok("does not lead"),
         ),
         (
             "an empty chain",
-            pem(&valid_leaf.pem()),
+            pem_json(&valid_leaf.pem()),
             json!([]),
             json!(null),
             Ok("no authority"),
         ),
-        ("no chain", pem(&valid_leaf.pem()), json!(null), json!(null), Ok("")),
+        (
+            "no chain",
+            pem_json(&valid_leaf.pem()),
+            json!(null),
+            json!(null),
+            Ok(""),
+        ),
         (
             "expired, not asked for",
-            pem(&expired_leaf.pem()),
+            pem_json(&expired_leaf.pem()),
             json!(null),
             json!(null),
             Ok(""),
         ),
         (
             "expired",
-            pem(&expired_leaf.pem()),
+            pem_json(&expired_leaf.pem()),
             chain_of(&own_authority),
             json!(now_text),
             Ok("expires before"),
         ),
         (
             "expired in a chain",
-            pem(&expired_leaf.pem()),
+            pem_json(&expired_leaf.pem()),
             chain_of(&own_authority),
             json!(null),
             Ok("does not lead"),
         ),
         (
             "too early",
-            pem(&early_leaf.pem()),
+            pem_json(&early_leaf.pem()),
             json!(null),
             json!(null),
             Ok("not valid yet"),
         ),
         (
             "for servers",
-            pem(&server_leaf.pem()),
+            pem_json(&server_leaf.pem()),
             chain_of(&own_authority),
             json!(null),
             Ok("does not lead"),
         ),
         (
             "no time",
-            pem(&valid_leaf.pem()),
+            pem_json(&valid_leaf.pem()),
             json!(null),
             json!("malformed"),
             Err("not a time in RFC 3339"),
         ),
         (
             "no certificate",
-            pem("x"),
+            pem_json("x"),
             json!(null),
             json!(null),
             Err("not valid PEM"),
         ),
         (
             "no root",
-            pem(&valid_leaf.pem()),
+            pem_json(&valid_leaf.pem()),
             json!([{"encoding": "Der", "data": [1]}]),
             json!(null),
             Err("is not valid"),

@@ -9,7 +9,7 @@ use crate::harness::{call, config, sandbox};
 #[tokio::test]
 async fn each_call_of_a_policy_starts_from_the_snapshot_taken_after_start_up() {
     let plugin = Policy::default().load().await.unwrap();
-    assert_eq!(*plugin.configured(), ConfigurationTime::Snapshot);
+    assert_eq!(*plugin.configuration_time(), ConfigurationTime::Snapshot);
     for _ in 0..2 {
         assert!(matches!(call(&plugin).await.unwrap().verdict, Verdict::Allow));
     }
@@ -22,7 +22,9 @@ async fn each_call_of_a_policy_starts_from_the_snapshot_taken_after_start_up() {
     .load()
     .await
     .unwrap();
-    assert!(matches!(plugin.configured(), ConfigurationTime::PerCall { reason } if reason.contains("table.set")));
+    assert!(
+        matches!(plugin.configuration_time(), ConfigurationTime::PerCall { reason } if reason.contains("table.set"))
+    );
     for _ in 0..2 {
         assert!(matches!(call(&plugin).await.unwrap().verdict, Verdict::Allow));
     }
@@ -32,13 +34,13 @@ async fn each_call_of_a_policy_starts_from_the_snapshot_taken_after_start_up() {
 async fn a_policys_answer_becomes_a_verdict_or_a_failure() {
     let object = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}}}"#;
     let changing = Policy::answering(&format!(r#"{{"accepted":true,"mutated_object":{object}}}"#));
-    match changing.answer().await.unwrap().verdict {
+    match changing.load_and_call().await.unwrap().verdict {
         Verdict::Replace(replaced) => assert_eq!(replaced.text(), object),
         verdict => panic!("{verdict:?}"),
     }
     let metadata = METADATA.replace("\"mutating\": true", "\"mutating\": false");
     let denial = Policy::answering(r#"{"accepted":false,"message":"no","code":422,"warnings":["w"]}"#);
-    let response = denial.answer().await.unwrap();
+    let response = denial.load_and_call().await.unwrap();
     assert_eq!(response.warnings, ["w"]);
     assert!(matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 422 && denial.message == "no"));
 
@@ -91,7 +93,7 @@ async fn a_policys_answer_becomes_a_verdict_or_a_failure() {
             "wasi_snapshot_preview1.path_open",
         ),
     ] {
-        let failure = policy.answer().await.unwrap_err();
+        let failure = policy.load_and_call().await.unwrap_err();
         assert_eq!(failure.kind, kind, "{failure}");
         assert!(failure.message.contains(says), "{failure}");
     }

@@ -11,7 +11,7 @@ use admittance_sandbox::{PluginConfig, SandboxConfig};
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 
-use super::{Policy, SETTINGS, TEXT};
+use super::{Policy, SETTINGS_ADDRESS, TEXT_ADDRESS};
 use crate::harness::{call, config, log_lines, sandbox_with};
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl ClusterReader for LookupObjects {
         )))
     }
 
-    async fn access(
+    async fn check_access(
         &self,
         user: &UserInfo,
         action: &AccessAttributes,
@@ -66,7 +66,7 @@ impl ImageReader for UnsignedRegistry {
     async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError> {
         let text = format!(r#"{{"accepted":false,"message":"manifest of {image}"}}"#);
         Ok(ImageManifest {
-            digest: Digest::of(&text),
+            digest: Digest::of_bytes(&text),
             json: RawValue::from_string(text).unwrap().into(),
         })
     }
@@ -76,7 +76,7 @@ impl ImageReader for UnsignedRegistry {
         Ok((self.manifest(image).await?, configuration.into()))
     }
 
-    async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError> {
+    async fn verify_signatures(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError> {
         Err(ImageError(format!("{image} is not signed by {:?}", signers.all)))
     }
 }
@@ -89,7 +89,7 @@ async fn host_calls_are_answered_only_if_granted() {
     });
     let granted = PluginConfig {
         grants: Grants {
-            cluster: [ClusterKind::new("v1", "Pod"), ClusterKind::any_access()].into(),
+            cluster: [ClusterKind::new("v1", "Pod"), ClusterKind::any_access_review()].into(),
             images: vec!["ghcr.io/acme".parse().unwrap()],
             http: vec![HttpGrant::from("https://localhost:8443".parse::<HttpOrigin>().unwrap())],
             ..Grants::default()
@@ -263,10 +263,10 @@ async fn host_calls_are_answered_only_if_granted() {
 }
 
 #[derive(Debug)]
-struct Threads;
+struct ThreadNameReader;
 
 #[async_trait]
-impl ClusterReader for Threads {
+impl ClusterReader for ThreadNameReader {
     async fn get(
         &self,
         _: &ClusterKind,
@@ -283,14 +283,19 @@ impl ClusterReader for Threads {
         Err(ClusterError::Timeout)
     }
 
-    async fn access(&self, _: &UserInfo, _: &AccessAttributes, _: Deadline) -> Result<AccessCheckResult, ClusterError> {
+    async fn check_access(
+        &self,
+        _: &UserInfo,
+        _: &AccessAttributes,
+        _: Deadline,
+    ) -> Result<AccessCheckResult, ClusterError> {
         Err(ClusterError::Timeout)
     }
 }
 
 #[tokio::test]
 async fn slow_host_calls_move_off_the_serving_threads() {
-    let sandbox = sandbox_with(|config: &mut SandboxConfig| config.cluster = Some(Arc::new(Threads)));
+    let sandbox = sandbox_with(|config: &mut SandboxConfig| config.cluster = Some(Arc::new(ThreadNameReader)));
     let granted = PluginConfig {
         grants: Grants {
             cluster: [ClusterKind::new("v1", "Pod")].into(),
@@ -305,7 +310,7 @@ async fn slow_host_calls_move_off_the_serving_threads() {
     };
     let verifying = {
         let mut policy = asking(0);
-        let mut address = TEXT + policy.text.len();
+        let mut address = TEXT_ADDRESS + policy.text.len();
         let mut arguments = String::new();
         for text in ["kubewarden", "crypto", "v1/is_certificate_trusted", "{}"] {
             arguments += &format!("(i32.const {address}) (i32.const {}) ", text.len());
@@ -332,11 +337,11 @@ async fn slow_host_calls_move_off_the_serving_threads() {
 
 /// Writes a policy that stores `verdict` in the cache under a key. If the key has a value already, the policy responds
 /// with text that is not a verdict.
-fn keeping(verdict: &str) -> Policy {
+fn caching_policy(verdict: &str) -> Policy {
     let set = serde_json::json!({"key": "a", "value": verdict.as_bytes(), "ttl": 600}).to_string();
     let get = r#"{"key":"a"}"#;
     let mut arguments = Vec::new();
-    let mut address = TEXT;
+    let mut address = TEXT_ADDRESS;
     for text in ["kubewarden", "cache", "get", "set", get, &set] {
         arguments.push(format!("(i32.const {address}) (i32.const {})", text.len()));
         address += text.len();
@@ -354,7 +359,7 @@ fn keeping(verdict: &str) -> Policy {
         validate: format!(
             "(drop {get})
              (if (i32.gt_u (call $host_response_len) (i32.const 40))
-                (then (call $response (i32.const {SETTINGS}) (i32.const 2)) (return (i32.const 1))))
+                (then (call $response (i32.const {SETTINGS_ADDRESS}) (i32.const 2)) (return (i32.const 1))))
              (if (i32.eqz {set}) (then unreachable))",
             get = call(2, 4),
             set = call(3, 5),
@@ -366,7 +371,7 @@ fn keeping(verdict: &str) -> Policy {
 
 #[tokio::test]
 async fn the_cache_of_a_policy_is_private() {
-    let policy = keeping(r#"{"accepted":true,"message":"kept"}"#);
+    let policy = caching_policy(r#"{"accepted":true,"message":"kept"}"#);
     let (first, second) = (policy.load().await.unwrap(), policy.load().await.unwrap());
     for plugin in [&first, &second] {
         assert!(matches!(call(plugin).await.unwrap().verdict, Verdict::Allow));
@@ -383,7 +388,7 @@ async fn a_policy_logs_like_a_plugin() {
     let policy = Policy::asking(["kubewarden", "tracing", "log"], event);
     // The policy returns the host's answer to the log call as its own response. This answer is empty, so it is not a
     // verdict.
-    let failure = policy.answer().await.unwrap_err();
+    let failure = policy.load_and_call().await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvalidResponse);
     let lines = log_lines();
     let line = lines.iter().find(|line| line.contains("policy-log-line")).unwrap();
@@ -395,6 +400,6 @@ async fn a_policy_logs_like_a_plugin() {
         text: "console-line".to_owned(),
         ..Policy::running("(call $console (i32.const 16384) (i32.const 12))")
     };
-    console.answer().await.unwrap();
+    console.load_and_call().await.unwrap();
     assert!(log_lines().iter().any(|line| line.contains("console-line")));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use admittance_admission::{Digest, FailureKind};
 use admittance_sandbox::{Capability, ConfigurationTime, Error, Grant, LoadStep};
 
-use super::{MESSAGE, METADATA, Policy, escaped, load_module};
+use super::{MESSAGE_ADDRESS, METADATA, Policy, escape, load_module};
 use crate::harness::{call, config, sandbox, sandbox_with};
 
 #[tokio::test]
@@ -50,10 +50,10 @@ async fn a_module_that_is_not_a_policy_is_refused_with_the_reason() {
         let error = policy.load().await.unwrap_err().to_string();
         assert!(error.contains(says), "{says}: {error}");
     }
-    let lies = format!(r#"(module (@custom "io.kubewarden.metadata" "{}"))"#, escaped(METADATA));
+    let lies = format!(r#"(module (@custom "io.kubewarden.metadata" "{}"))"#, escape(METADATA));
     let no_call = format!(
         r#"(module (@custom "io.kubewarden.metadata" "{}") (import "wapc" "__host_response" (func (param i32))))"#,
-        escaped(METADATA)
+        escape(METADATA)
     );
     for (text, says) in [
         (lies, "imports nothing of `wapc`"),
@@ -94,7 +94,7 @@ async fn settings_are_validated_when_a_policy_is_loaded() {
     );
     let expected = r#""settings":{"a":1}}"#;
     let policy = Policy::running(&format!(
-        "(if (i32.ne (i32.load8_u (i32.sub (i32.add (i32.const {MESSAGE}) (local.get $length)) (i32.const {})))
+        "(if (i32.ne (i32.load8_u (i32.sub (i32.add (i32.const {MESSAGE_ADDRESS}) (local.get $length)) (i32.const {})))
             (i32.const {})) (then unreachable))",
         expected.len() - 1,
         b's'
@@ -107,12 +107,16 @@ async fn settings_are_validated_when_a_policy_is_loaded() {
 async fn policies_with_different_settings_share_compiled_code() {
     let sandbox = sandbox_with(|_| {});
     let module = Policy::default().module();
-    let _shared = sandbox.share(Digest::of(&module));
+    let _shared = sandbox.share(Digest::of_bytes(&module));
     for settings in [r#"{"a":1}"#, r#"{"b":2}"#] {
         let prepared = sandbox.prepare(module.clone(), settings, &config()).await;
-        assert_eq!(*prepared.unwrap().configured(), ConfigurationTime::Snapshot);
+        assert_eq!(*prepared.unwrap().configuration_time(), ConfigurationTime::Snapshot);
     }
-    assert_eq!(sandbox.compilations(), 2, "the module, and the code of its snapshots");
+    assert_eq!(
+        sandbox.compilation_count(),
+        2,
+        "the module, and the code of its snapshots"
+    );
 }
 
 #[tokio::test]

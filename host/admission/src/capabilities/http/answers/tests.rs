@@ -54,7 +54,7 @@ fn a_recorded_response_has_no_secret_headers() {
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .to_vec();
-    let recorded = HttpAnswer::recorded("PUT", &url, &Ok(response));
+    let recorded = HttpAnswer::record("PUT", &url, &Ok(response));
     assert_eq!(
         serde_json::to_value(&recorded).unwrap(),
         json!({"url": "https://a.example/x", "method": "PUT", "status": 201,
@@ -70,7 +70,7 @@ fn a_recorded_response_has_no_secret_headers() {
             (Value::Null, Some(HttpAnswerError::Unreachable)),
         ),
     ] {
-        let recorded = HttpAnswer::recorded("GET", &url, &answer);
+        let recorded = HttpAnswer::record("GET", &url, &answer);
         assert_eq!((recorded.body, recorded.error), expected, "{answer:?}");
     }
 }

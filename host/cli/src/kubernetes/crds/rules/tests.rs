@@ -15,7 +15,7 @@ use admittance_definitions::{
 use serde_json::{Map, Value as Json, json};
 
 use self::evaluator::Schemas;
-use super::{super::structural, *};
+use super::{super::structural_schema, *};
 use crate::schema;
 
 /// The maximum cost that an API server allows for one rule.
@@ -23,13 +23,13 @@ const RULE_COST: u64 = 10_000_000;
 const TOTAL_COST: u64 = 100_000_000;
 
 fn spec_schema(kind: &str) -> Json {
-    let (text, add): (_, fn(&mut Json)) = match kind {
-        "AdmissionException" => (schema::EXCEPTION, of_exceptions),
-        _ => (CHAIN_SCHEMA, of_chains),
+    let (text, add_rules): (_, fn(&mut Json)) = match kind {
+        "AdmissionException" => (schema::EXCEPTION, add_exception_rules),
+        _ => (CHAIN_SCHEMA, add_chain_rules),
     };
     let root: Json = serde_json::from_str(text).unwrap();
-    let mut spec = structural(&root["properties"]["spec"], &root);
-    add(&mut spec);
+    let mut spec = structural_schema(&root["properties"]["spec"], &root);
+    add_rules(&mut spec);
     spec
 }
 
@@ -39,7 +39,7 @@ fn schemas_of_kinds() -> BTreeMap<&'static str, Schemas> {
         .into()
 }
 
-fn read(document: &Json) -> Result<Definitions, Mistakes> {
+fn read_document(document: &Json) -> Result<Definitions, Mistakes> {
     let file = DefinitionFile::entry("kubernetes:test", document.to_string(), None);
     DefinitionSet::of_files(vec![file]).definitions()
 }
@@ -104,7 +104,7 @@ fn invalid_definitions() -> Vec<Json> {
         let candidate = json!({"source": oci, "rollout": rollout});
         stage(json!({"name": "a", "plugin": {"source": oci}, "candidate": candidate, "mode": mode}))
     };
-    let pinned = format!("sha256:{}", "0".repeat(64));
+    let digest = format!("sha256:{}", "0".repeat(64));
     vec![
         chain(
             "Validating",
@@ -127,10 +127,10 @@ fn invalid_definitions() -> Vec<Json> {
         rollout(json!({"percent": 50, "steps": [25, 100]}), "Enforce"),
         rollout(json!({"percent": 10, "pause": "9s"}), "Enforce"),
         plugin(json!({"source": "file:a.wasm"})),
-        plugin(json!({"source": oci, "digest": pinned, "refresh": "1m"})),
+        plugin(json!({"source": oci, "digest": digest, "refresh": "1m"})),
         plugin(json!({"source": "file:/a.wasm", "refresh": "1m"})),
         plugin(json!({"source": "stock:image-policy", "refresh": "1m"})),
-        plugin(json!({"source": format!("oci://registry.example.com/a@{pinned}"), "refresh": "1m"})),
+        plugin(json!({"source": format!("oci://registry.example.com/a@{digest}"), "refresh": "1m"})),
         rego(json!({"entrypoint": "data.a.deny"})),
         rego(json!({"entrypoint": "data.a.deny", "text": "package a", "file": "/a.rego"})),
         rego(json!({"entrypoint": "data.a.deny", "file": "a.rego"})),
@@ -174,9 +174,9 @@ async fn cel_rules_and_the_reader_refuse_the_same_definitions() {
     let schemas = schemas_of_kinds();
     for document in invalid_definitions() {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
-        let messages = schemas.rules.violated(&document["spec"]).await;
+        let messages = schemas.rules.violated_messages(&document["spec"]).await;
         assert_eq!(messages.len(), 1, "{document:#}\n{messages:?}");
-        assert!(read(&document).is_err(), "the reader accepts {document:#}");
+        assert!(read_document(&document).is_err(), "the reader accepts {document:#}");
         violated_messages.extend(messages);
     }
     for kind in ["AdmissionChain", "AdmissionException"] {
@@ -189,7 +189,7 @@ async fn cel_rules_and_the_reader_refuse_the_same_definitions() {
     }
 }
 
-fn documented() -> Vec<Json> {
+fn documented_definitions() -> Vec<Json> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut texts = Vec::new();
     for entry in fs::read_dir(&docs).unwrap() {
@@ -218,7 +218,7 @@ fn documented() -> Vec<Json> {
 
 #[tokio::test]
 async fn documented_definitions_satisfy_the_cel_rules() {
-    let documents = documented();
+    let documents = documented_definitions();
     assert!(documents.len() > 15, "{}", documents.len());
     let schemas = schemas_of_kinds();
     for mut document in documents {
@@ -226,53 +226,53 @@ async fn documented_definitions_satisfy_the_cel_rules() {
         assert!(!schemas.files_refuse(&document), "{document:#}");
         // A file may name modules by relative paths, but a resource must name them by absolute paths.
         for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
-            absolute(stage);
+            make_paths_absolute(stage);
         }
-        let messages = schemas.rules.violated(&document["spec"]).await;
+        let messages = schemas.rules.violated_messages(&document["spec"]).await;
         assert_eq!(messages, [""; 0], "{document:#}");
         assert!(!schemas.resources_refuse(&document).await, "{document:#}");
     }
 }
 
-fn absolute(value: &mut Json) {
+fn make_paths_absolute(value: &mut Json) {
     match value {
         Json::Object(fields) => {
             for (name, value) in fields {
                 match (name.as_str(), value.as_str()) {
                     ("source", Some(source)) => *value = source.replace("file:", "file:/").into(),
                     ("file", Some(file)) => *value = format!("/{file}").into(),
-                    _ => absolute(value),
+                    _ => make_paths_absolute(value),
                 }
             }
         }
-        Json::Array(items) => items.iter_mut().for_each(absolute),
+        Json::Array(items) => items.iter_mut().for_each(make_paths_absolute),
         _ => {}
     }
 }
 
-/// Calls `act` for this schema and for each schema within it. `act` also gets the number of values in one document to
-/// which the schema applies at most. For the items of a list with `maxItems: 8`, for example, the number is 8.
-fn visit_schemas<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
-    act(schema, count);
+/// Calls `visit` for this schema and for each schema within it. `visit` also gets the number of values in one document
+/// to which the schema applies at most. For the items of a list with `maxItems: 8`, for example, the number is 8.
+fn visit_schemas<'s>(schema: &'s Json, count: u64, visit: &mut dyn FnMut(&'s Json, u64)) {
+    visit(schema, count);
     let bound = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);
     for property in schema["properties"].as_object().into_iter().flat_map(Map::values) {
-        visit_schemas(property, count, act);
+        visit_schemas(property, count, visit);
     }
     if let Some(items) = schema.get("items") {
-        visit_schemas(items, count.saturating_mul(bound("maxItems")), act);
+        visit_schemas(items, count.saturating_mul(bound("maxItems")), visit);
     }
     if let Some(values) = schema.get("additionalProperties") {
-        visit_schemas(values, count.saturating_mul(bound("maxProperties")), act);
+        visit_schemas(values, count.saturating_mul(bound("maxProperties")), visit);
     }
 }
 
 /// Returns an upper bound for the cost of evaluating a rule for one value.
-fn cost(rule: &str, schema: &Json) -> u64 {
+fn rule_cost(rule: &str, schema: &Json) -> u64 {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words: Vec<&str> = rule.split(|c| !is_word(c)).filter(|word| !word.is_empty()).collect();
     let count = rule.split_whitespace().count().max(words.len()) as u64;
     let goes_through = [".all(", ".exists", " in "].iter().any(|part| rule.contains(part));
-    let (mut items, mut texts) = (1, 0);
+    let (mut items, mut text_cost) = (1, 0);
     for word in &words {
         let Some(field) = schema["properties"].get(word) else {
             continue;
@@ -284,20 +284,20 @@ fn cost(rule: &str, schema: &Json) -> u64 {
         match field["type"].as_str() {
             Some("array") if goes_through => {
                 items = items.max(bound(field, "maxItems"));
-                let of_items = &field["items"];
+                let item_schema = &field["items"];
                 // Strings add to the estimated cost by their length. The strings of an enumeration are short, so they
                 // are not counted.
-                if of_items["type"] == "string" && of_items.get("enum").is_none() {
-                    texts += bound(of_items, "maxLength") / 10 + 1;
+                if item_schema["type"] == "string" && item_schema.get("enum").is_none() {
+                    text_cost += bound(item_schema, "maxLength") / 10 + 1;
                 }
             }
             Some("string") if field.get("enum").is_none() && !rule.contains(&format!("has(self.{word})")) => {
-                texts += bound(field, "maxLength") / 10 + 1;
+                text_cost += bound(field, "maxLength") / 10 + 1;
             }
             _ => {}
         }
     }
-    items * (count + texts)
+    items * (count + text_cost)
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn cel_rules_cost_less_than_the_limits_of_api_servers() {
         visit_schemas(&schema, 1, &mut |schema, count| {
             for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
                 let rule = rule["rule"].as_str().unwrap();
-                let cost = cost(rule, schema).saturating_mul(count);
+                let cost = rule_cost(rule, schema).saturating_mul(count);
                 assert!(cost <= RULE_COST, "{kind}: {cost} for {count} times {rule}");
                 total += cost;
             }
@@ -325,9 +325,9 @@ fn cel_rules_refer_to_existing_fields_and_cover_every_choice_of_fields() {
             assert!(schema_at(&mut schema, path).is_some(), "{kind}: {path}");
         }
     }
-    fn compare(of_files: &Json, root: &Json, of_resources: &Json, path: &str) {
-        let of_files = Json::Object(super::super::resolve_reference(of_files, root));
-        let chooses = ["oneOf", "anyOf"].iter().any(|keyword| {
+    fn compare(file_schema: &Json, root: &Json, resource_schema: &Json, path: &str) {
+        let of_files = Json::Object(super::super::resolve_reference(file_schema, root));
+        let is_choice = ["oneOf", "anyOf"].iter().any(|keyword| {
             let alternatives = of_files[*keyword].as_array().into_iter().flatten();
             alternatives.clone().count() > 0
                 && alternatives.clone().all(|alternative| {
@@ -337,15 +337,15 @@ fn cel_rules_refer_to_existing_fields_and_cover_every_choice_of_fields() {
                 })
         });
         assert!(
-            !chooses || of_resources.get(VALIDATIONS).is_some(),
+            !is_choice || resource_schema.get(VALIDATIONS).is_some(),
             "{path} has no rule"
         );
-        for (name, property) in of_resources["properties"].as_object().into_iter().flatten() {
+        for (name, property) in resource_schema["properties"].as_object().into_iter().flatten() {
             compare(&of_files["properties"][name], root, property, &format!("{path}.{name}"));
         }
-        for inner in ["items", "additionalProperties"] {
-            if let Some(schema) = of_resources.get(inner) {
-                compare(&of_files[inner], root, schema, &format!("{path}[]"));
+        for nesting_keyword in ["items", "additionalProperties"] {
+            if let Some(schema) = resource_schema.get(nesting_keyword) {
+                compare(&of_files[nesting_keyword], root, schema, &format!("{path}[]"));
             }
         }
     }

@@ -61,7 +61,9 @@ const REQUEST_BODY: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace"
 
 #[test]
 fn a_body_is_stored_with_the_documented_spelling_of_keys() {
-    let object = parse(REQUEST_BODY).unwrap().created_at("2026-01-02T03:04:05.000Z");
+    let object = parse(REQUEST_BODY)
+        .unwrap()
+        .with_creation_time("2026-01-02T03:04:05.000Z");
     assert_eq!((object.namespace(), object.name()), ("n", "w"));
     let expected = r#"{
   "apiVersion": "v4",
@@ -224,17 +226,19 @@ fn the_namespace_comes_from_the_path_if_the_body_has_none() {
         (r#"{"name":"w"}"#, "", ""),
     ] {
         let body = format!(r#"{{"kind":"admissionwebhook","metadata":{metadata}}}"#);
-        let object = parse(&body).unwrap().or_in_namespace(path);
+        let object = parse(&body).unwrap().with_default_namespace(path);
         assert_eq!(object.namespace(), expected, "{body}");
     }
 }
 
 #[test]
 fn an_updated_bcs_object_keeps_its_metadata() {
-    let stored = parse(REQUEST_BODY).unwrap().created_at("2026-01-02T03:04:05.000Z");
+    let stored = parse(REQUEST_BODY)
+        .unwrap()
+        .with_creation_time("2026-01-02T03:04:05.000Z");
     let update = r#"{"apiVersion":"v5","kind":"admissionwebhook","metadata":{"namespace":"n","name":"w","labels":{"other":"x"}},
         "resourcesRef":{"operation":"Update","kind":"Deployment"},"admissionWebhooks":[],"unknown":1}"#;
-    let updated = stored.updated_to(parse(update).unwrap());
+    let updated = stored.with_fields_of(parse(update).unwrap());
     let expected = json!({
         "apiVersion": "v4",
         "kind": "admissionwebhook",
@@ -330,7 +334,7 @@ fn the_bcs_object_of_a_definition_can_be_returned_and_replaced() {
         assert_eq!(object_json, expected, "{text}");
         let update = r#"{"kind":"admissionwebhook","resourcesRef":{"operation":"Update","kind":"Application"}}"#;
         let updated = match &object {
-            Some(object) => object.updated_to(parse(update).unwrap()),
+            Some(object) => object.with_fields_of(parse(update).unwrap()),
             None => parse(update).unwrap(),
         };
         assert_eq!(

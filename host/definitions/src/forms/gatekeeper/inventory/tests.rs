@@ -20,6 +20,6 @@ fn the_cluster_kinds_that_a_rego_policy_reads_are_found() {
         ("object.get(data.inventory, [], {})", None),
         ("package a", Some(vec![])),
     ] {
-        assert_eq!(kinds_read(text), expected, "{text}");
+        assert_eq!(mentioned_kinds(text), expected, "{text}");
     }
 }

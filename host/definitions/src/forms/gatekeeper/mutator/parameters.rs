@@ -34,7 +34,7 @@ pub(super) fn read<'a>(
                     let fix = "put it in quotes";
                     fields
                         .node()
-                        .wrong("labels and annotations are strings, and the value is none", fix);
+                        .add_mistake("labels and annotations are strings, and the value is none", fix);
                 }
                 is_text.then_some(mutation)
             })
@@ -89,7 +89,7 @@ fn check_location(kind: MutatorKind, node: &Node<'_>, location: &FieldLocation) 
         _ => None,
     };
     if let Some((message, fix)) = mistake {
-        node.wrong(message, fix);
+        node.add_mistake(message, fix);
     }
 }
 
@@ -98,7 +98,7 @@ fn read_assigned(fields: &mut Fields<'_>, location: &FieldLocation) -> Option<Mu
     let fix = "write `assign: { value: ... }` or `assign: { fromMetadata: { field: name } }`";
     let node = fields.required("assign", fix)?;
     let mut assign = node.object()?;
-    let sources = assign.present(&SOURCES);
+    let sources = assign.present_fields(&SOURCES);
     let [(source, source_node)] = sources.as_slice() else {
         return node.reject("it needs exactly one of `value` and `fromMetadata`", fix);
     };

@@ -52,7 +52,7 @@ fn mutators_of_every_kind_form_one_stage() {
     let [stage] = chain.stages.as_slice() else {
         panic!("{chain:?}")
     };
-    assert_eq!((&*stage.spec.name, &stage.spec.rules), (STAGE, &chain.rules));
+    assert_eq!((&*stage.spec.name, &stage.spec.rules), (STAGE_NAME, &chain.rules));
 
     let mutator = |name: &str, location_text: &str, mutation| Mutator::new(name, location(location_text), mutation);
     let mut tested = mutator(
@@ -60,7 +60,7 @@ fn mutators_of_every_kind_form_one_stage() {
         "spec.dnsPolicy",
         admittance_mutation::Mutation::Assign("None".into()),
     );
-    tested.test(&location("spec.dnsPolicy"), false).unwrap();
+    tested.add_path_test(&location("spec.dnsPolicy"), false).unwrap();
     let parts = ImageParts {
         domain: Some("d.io".to_owned()),
         tag: Some(":1".to_owned()),
@@ -71,7 +71,9 @@ fn mutators_of_every_kind_form_one_stage() {
         "metadata.labels.owner",
         admittance_mutation::Mutation::AssignNamespace,
     );
-    labelled.test(&location("metadata.labels.owner"), false).unwrap();
+    labelled
+        .add_path_test(&location("metadata.labels.owner"), false)
+        .unwrap();
     let values = vec![json!("-v"), json!(1)];
     let expected = [
         tested,
@@ -96,7 +98,7 @@ fn mutators_of_every_kind_form_one_stage() {
         .iter()
         .cloned()
         .map(|mut mutator| {
-            mutator.requests = StageSpec::new(mutator.name.as_str());
+            mutator.request_filter = StageSpec::new(mutator.name.as_str());
             mutator
         })
         .collect();
@@ -146,8 +148,8 @@ spec: { match: [ { excludedNamespaces: [a], processes: [mutation-webhook] }, { e
         panic!("{mutators:?}")
     };
     assert_eq!(mutator.labels.to_string(), "a in (b)");
-    assert!(mutator.requests.namespace_selector.is_some());
-    let conditions = mutator.requests.match_conditions.expressions();
+    assert!(mutator.request_filter.namespace_selector.is_some());
+    let conditions = mutator.request_filter.match_conditions.expressions();
     let names: Vec<&str> = conditions.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["namespaces", "excludedNamespaces", "name"]);
     let excluded = conditions[1].1;

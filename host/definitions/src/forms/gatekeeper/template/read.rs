@@ -30,12 +30,12 @@ pub(crate) fn read(root: &Node<'_>) -> Option<TemplateDocument> {
             quoted(&name),
             quoted(&kind)
         );
-        root.wrong(message, format!("call it `{}`", kind.to_lowercase()));
+        root.add_mistake(message, format!("call it `{}`", kind.to_lowercase()));
     }
     Some(TemplateDocument {
         name,
         kind,
-        source: root.location(),
+        location: root.location(),
         schema,
         engine,
         operations,

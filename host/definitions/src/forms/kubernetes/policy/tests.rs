@@ -15,7 +15,7 @@ const POLICY: [(&str, &str); 3] = [
     ("failurePolicy", "Ignore"),
     ("validations", "[ { expression: 'true' } ]"),
 ];
-const MUTATING: [(&str, &str); 3] = [
+const MUTATING_POLICY: [(&str, &str); 3] = [
     POLICY[0],
     ("reinvocationPolicy", "IfNeeded"),
     (
@@ -54,7 +54,7 @@ fn a_policy_and_its_bindings_become_one_chain() {
         document("ValidatingAdmissionPolicy", "p", &POLICY, constraints),
         document("ValidatingAdmissionPolicyBinding", "first", &BINDING, ""),
         document("ValidatingAdmissionPolicy", "unbound", &POLICY, ""),
-        document("MutatingAdmissionPolicy", "p", &MUTATING, ""),
+        document("MutatingAdmissionPolicy", "p", &MUTATING_POLICY, ""),
         document("MutatingAdmissionPolicyBinding", "first", &BINDING[..1], ""),
     ]
     .concat();
@@ -183,7 +183,7 @@ fn mistakes_in_policies_are_reported_with_their_locations() {
             "must evaluate to Object but got map(dyn, dyn)",
         ),
     ] {
-        let text = document("MutatingAdmissionPolicy", "p", &MUTATING, change);
+        let text = document("MutatingAdmissionPolicy", "p", &MUTATING_POLICY, change);
         let mistakes = load_text("a.yaml", &text).unwrap_err().to_string();
         assert!(mistakes.contains(expected), "{change}: {mistakes}");
     }
@@ -250,7 +250,7 @@ spec:
     - { name: v2, served: true, storage: false }
 "#;
 
-fn bound(policy: &str, kind: &str, name: &str) -> String {
+fn with_binding(policy: &str, kind: &str, name: &str) -> String {
     let actions = if kind == "Validating" {
         ", validationActions: [Deny]"
     } else {
@@ -281,7 +281,7 @@ spec:
   validations: {validations}
 "#
     );
-    let chains = load_text("widgets.yaml", &bound(&policy, "Validating", "widgets"))
+    let chains = load_text("widgets.yaml", &with_binding(&policy, "Validating", "widgets"))
         .unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.as_slice() else {
         panic!("{chains:?}")
@@ -297,7 +297,7 @@ fn parameters_for_a_policy_without_parameters_cause_a_warning() {
                   validations: [{ expression: \"true\" }]\n";
     let actions = "validationActions: [Deny]";
     let parameters = "paramRef: { name: a, parameterNotFoundAction: Deny }";
-    let text = bound(policy, "Validating", "p").replace(actions, &format!("{actions}, {parameters}"));
+    let text = with_binding(policy, "Validating", "p").replace(actions, &format!("{actions}, {parameters}"));
     let chains = load_text("p.yaml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let warnings: Vec<_> = chains[0].warnings().iter().map(ToString::to_string).collect();
     let expected = "spec.paramRef: the policy \"p\" has no parameters: nothing is looked up; remove it, or add `paramKind` \
@@ -437,7 +437,7 @@ spec:
     let path = |name: &str| directory.path().join(name);
     fs::write(path("apps-v1.json"), APPS).unwrap();
     let warnings = |expression: &str| -> Vec<String> {
-        let text = bound(&policy(expression), "Validating", "deployments");
+        let text = with_binding(&policy(expression), "Validating", "deployments");
         fs::write(path("policy.yaml"), text).unwrap();
         let chains = load(&[directory.path().to_owned()]).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         assert_eq!(chains.len(), 1);
@@ -514,7 +514,7 @@ spec:
     - {patch}
 "#
     );
-    let chains = load_text("hardened.yaml", &bound(&policy, "Mutating", "hardened"))
+    let chains = load_text("hardened.yaml", &with_binding(&policy, "Mutating", "hardened"))
         .unwrap_or_else(|mistakes| panic!("{mistakes}"));
     chains[0].warnings().iter().map(ToString::to_string).collect()
 }
@@ -655,13 +655,13 @@ fn a_policy_without_a_binding_does_nothing() {
     };
     let does_nothing = |warnings: Vec<String>| warnings.iter().any(|warning| warning.contains("does nothing"));
     assert!(does_nothing(warnings(&policy)));
-    assert!(!does_nothing(warnings(&bound(&policy, "Validating", "p"))));
+    assert!(!does_nothing(warnings(&with_binding(&policy, "Validating", "p"))));
 }
 
 #[test]
 fn only_the_version_of_an_unsupported_policy_is_reported() {
     let policy = document("ValidatingAdmissionPolicy", "p", &POLICY, "");
-    let text = bound(&policy, "Validating", "p").replace(
+    let text = with_binding(&policy, "Validating", "p").replace(
         "k8s.io/v1\nkind: ValidatingAdmissionPolicy\n",
         "k8s.io/v1beta9\nkind: ValidatingAdmissionPolicy\n",
     );

@@ -6,7 +6,7 @@ use super::mistakes_after;
 /// (change of the webhook configuration, expected mistakes)
 type ValidationTable = [(&'static str, &'static str)];
 
-fn hold(table: &ValidationTable) {
+fn assert_mistakes(table: &ValidationTable) {
     for (change, expected) in table {
         assert_eq!(mistakes_after(change), *expected, "{change}");
     }
@@ -14,7 +14,7 @@ fn hold(table: &ValidationTable) {
 
 #[test]
 fn names_are_checked_by_the_rules_of_kubernetes() {
-    hold(&[
+    assert_mistakes(&[
         ("name: webhook.k8s.io", ""),
         (
             "name: k8s.io",
@@ -42,7 +42,7 @@ fn names_are_checked_by_the_rules_of_kubernetes() {
 
 #[test]
 fn webhook_addresses_are_checked_by_the_rules_of_kubernetes() {
-    hold(&[
+    assert_mistakes(&[
         (
             "clientConfig:",
             "5:5: .clientConfig: missing; write where the webhook is, or `plugin` in its place",
@@ -177,7 +177,7 @@ fn webhook_addresses_are_checked_by_the_rules_of_kubernetes() {
 
 #[test]
 fn failure_and_match_policies_are_checked_by_the_rules_of_kubernetes() {
-    hold(&[
+    assert_mistakes(&[
         (
             "failurePolicy: other",
             "10:20: .failurePolicy: \"other\" is not a valid failure policy; write Fail or Ignore",
@@ -231,7 +231,7 @@ fn failure_and_match_policies_are_checked_by_the_rules_of_kubernetes() {
 
 #[test]
 fn review_versions_are_checked_by_the_rules_of_kubernetes() {
-    hold(&[
+    assert_mistakes(&[
         (
             "admissionReviewVersions:",
             "5:5: .admissionReviewVersions: missing; list v1, v1beta1 or both",
@@ -268,7 +268,7 @@ fn review_versions_are_checked_by_the_rules_of_kubernetes() {
 
 #[test]
 fn selectors_are_checked_by_the_rules_of_kubernetes() {
-    hold(&[
+    assert_mistakes(&[
         ("namespaceSelector: {}", ""),
         (
             "namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: prod, A_b.c-1: '' } }",
@@ -331,7 +331,7 @@ fn selectors_are_checked_by_the_rules_of_kubernetes() {
 
 #[test]
 fn rules_of_webhooks_are_checked_as_in_kubernetes() {
-    hold(&[
+    assert_mistakes(&[
         ("rules:", ""),
         ("rules: []", ""),
         (

@@ -37,12 +37,12 @@ fn exception(name: &str, spec: &str) -> String {
     )
 }
 
-fn defined(text: &str) -> Definitions {
+fn load_definitions(text: &str) -> Definitions {
     let set = DefinitionSet::of_files(vec![DefinitionFile::file("a.yaml", text)]);
     set.definitions().unwrap()
 }
 
-fn excepted(definitions: &Definitions, name: &str) -> Vec<String> {
+fn excepted_stages(definitions: &Definitions, name: &str) -> Vec<String> {
     let chains = definitions.chains.iter();
     let stages = chains.flat_map(|chain| chain.stages.iter().map(move |stage| (chain, &stage.spec)));
     stages
@@ -73,9 +73,9 @@ fn stages_have_the_exceptions_that_name_them() {
             "{CHAINS}---\n{}",
             exception("a", &format!("stages: {stages}, users: [x]"))
         );
-        let definitions = defined(&text);
-        assert_eq!(excepted(&definitions, "a"), expected, "{stages}");
-        let unknown = definitions.exceptions[0].unknown(&definitions.chains);
+        let definitions = load_definitions(&text);
+        assert_eq!(excepted_stages(&definitions, "a"), expected, "{stages}");
+        let unknown = definitions.exceptions[0].unknown_stage_mistakes(&definitions.chains);
         assert_eq!(unknown.len(), usize::from(expected.is_empty()), "{stages}: {unknown:?}");
     }
 }
@@ -97,8 +97,8 @@ spec:
   - \"deployments/*\"
 ";
     let chains = load_text("chains.yaml", CHAINS).unwrap();
-    let texts: Vec<_> = defined(text).exceptions[0]
-        .unknown(&chains)
+    let texts: Vec<_> = load_definitions(text).exceptions[0]
+        .unknown_stage_mistakes(&chains)
         .iter()
         .map(ToString::to_string)
         .collect();
@@ -116,7 +116,7 @@ fn an_exception_is_read_with_all_its_fields() {
     let spec = "stages: [pods/images], rules: [{ operations: [CREATE], resources: [pods] }], namespaces: [shop, \"x-*\"], \
                 names: [\"web-*\"], users: [jane], groups: [\"system:*\"], matchConditions: [{ name: small, \
                 expression: \"object.spec.replicas < 3\" }]";
-    let definitions = defined(&exception("a", spec));
+    let definitions = load_definitions(&exception("a", spec));
     let ExceptionDefinition {
         exception,
         owner,
@@ -176,12 +176,12 @@ fn an_exception_ends_after_its_last_day() {
 
 #[test]
 fn an_expired_exception_causes_a_warning() {
-    let definitions = defined(&exception("a", "stages: [pods/images], users: [x]"));
+    let definitions = load_definitions(&exception("a", "stages: [pods/images], users: [x]"));
     let exception = &definitions.exceptions[0];
     let end = exception.exception.until;
     let before = Moment(end.0 - Span::from_millis(1));
-    assert_eq!(exception.warning(before), None);
-    let warning = exception.warning(end).unwrap().to_string();
+    assert_eq!(exception.expiry_warning(before), None);
+    let warning = exception.expiry_warning(end).unwrap().to_string();
     assert!(
         warning.starts_with("a.yaml:1:1: spec.expires: exception a expired at 2027-02-01T"),
         "{warning}"
@@ -263,7 +263,7 @@ fn an_exception_can_be_applied_listed_and_deleted_like_a_chain() {
         .unwrap();
     let id: DefinitionId = "AdmissionException/a".parse().unwrap();
     assert_eq!(created.effects, [(id.clone(), crate::AppliedEffect::Created)]);
-    assert_eq!(excepted(&created.set.definitions().unwrap(), "a").len(), 2);
+    assert_eq!(excepted_stages(&created.set.definitions().unwrap(), "a").len(), 2);
     let stored = created
         .set
         .documents()

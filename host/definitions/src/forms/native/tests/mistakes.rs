@@ -175,7 +175,7 @@ fn mistakes_in_plugins_are_reported_with_their_locations() {
 
 #[test]
 fn mistakes_in_webhooks_are_reported_with_their_locations() {
-    let bundle = certificates::bundle();
+    let bundle = certificates::ca_bundle();
     let review = "protocol: AdmissionReview, ";
     // (fields of a webhook after its protocol, expected mistakes)
     // The paths in the mistakes begin at the webhook: `.url` means `spec.stages[0].webhook.url`.
@@ -292,8 +292,8 @@ fn mistakes_in_ca_bundles_are_reported_with_their_locations() {
     let write = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
     let second_is_none = format!(
         "{}-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
-        certificates::pem(),
-        certificates::encode("no certificate")
+        certificates::ca_pem(),
+        certificates::encode_base64("no certificate")
     );
     let table = [
         (
@@ -305,19 +305,19 @@ fn mistakes_in_ca_bundles_are_reported_with_their_locations() {
             format!("this is not base64: Invalid symbol 33, offset 4.; {write}"),
         ),
         (
-            certificates::pem().replace('\n', "\\n"),
+            certificates::ca_pem().replace('\n', "\\n"),
             "this is PEM itself; write its base64, `base64 -w0 ca.pem`".to_owned(),
         ),
         (
-            certificates::encode("hello"),
+            certificates::encode_base64("hello"),
             format!("there is no certificate in it; {write}"),
         ),
         (
-            certificates::encode(&second_is_none),
+            certificates::encode_base64(&second_is_none),
             format!("certificate 2 in it is not a valid X.509 certificate; {write}"),
         ),
         (
-            certificates::encode("-----BEGIN CERTIFICATE-----\nAAAA"),
+            certificates::encode_base64("-----BEGIN CERTIFICATE-----\nAAAA"),
             format!("certificate 1 in it has no END line; {write}"),
         ),
     ];

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::{MINIMAL, read_in};
 use admittance_admin::{AdminRole, CertificateHolder};
 
-fn directory() -> TempDir {
+fn make_directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     for (name, text, mode) in [
@@ -25,16 +25,16 @@ fn directory() -> TempDir {
 
 const DIGEST: &str = "9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f";
 const TLS: &str = "tls: { certificate: tls.pem, key: tls.key }";
-const ASKING: &str = "tls: { certificate: tls.pem, key: tls.key, clientCa: tls.pem }";
+const TLS_WITH_CLIENT_CA: &str = "tls: { certificate: tls.pem, key: tls.key, clientCa: tls.pem }";
 
 #[test]
 fn tokens_and_clients_of_the_admin_port_are_read() {
-    let directory = directory();
+    let directory = make_directory();
     let text = format!(
         "{MINIMAL}
 admin:
   address: 0.0.0.0:9090
-  {ASKING}
+  {TLS_WITH_CLIENT_CA}
   tokens:
     - {{ name: ci, role: Admin, file: token }}
     - {{ name: board, role: Read, sha256: {DIGEST} }}
@@ -55,13 +55,13 @@ admin:
     let plain = admittance_admin::AdminConfig::new("127.0.0.1:0".parse().unwrap())
         .with_tokens(tokens)
         .unwrap();
-    assert!(plain.clone().at("[::1]:0".parse().unwrap()).is_ok());
-    assert!(plain.at("10.0.0.1:0".parse().unwrap()).is_err());
+    assert!(plain.clone().with_address("[::1]:0".parse().unwrap()).is_ok());
+    assert!(plain.with_address("10.0.0.1:0".parse().unwrap()).is_err());
 }
 
 #[test]
 fn invalid_admin_port_configurations_are_reported() {
-    let directory = directory();
+    let directory = make_directory();
     let token = format!("tokens: [{{ name: a, role: Read, sha256: {DIGEST} }}]");
     let with = |entry: &str| format!("tokens: [{{ name: a, role: Read, {entry} }}]");
     for (address, text, expected) in [
@@ -110,7 +110,7 @@ fn invalid_admin_port_configurations_are_reported() {
         ),
         (
             "0.0.0.0:1",
-            format!("{ASKING}, clients: [{{ name: a, role: Read }}]"),
+            format!("{TLS_WITH_CLIENT_CA}, clients: [{{ name: a, role: Read }}]"),
             "",
         ),
         (
@@ -125,12 +125,12 @@ fn invalid_admin_port_configurations_are_reported() {
         ),
         (
             "0.0.0.0:1",
-            ASKING.to_owned(),
+            TLS_WITH_CLIENT_CA.to_owned(),
             "admin.tls: clients are asked for certificates, but none is allowed",
         ),
         (
             "0.0.0.0:1",
-            format!("{ASKING}, clients: [{{ role: Read }}]"),
+            format!("{TLS_WITH_CLIENT_CA}, clients: [{{ role: Read }}]"),
             "admin.clients[0].name: missing",
         ),
         (

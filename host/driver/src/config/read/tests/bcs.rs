@@ -6,14 +6,14 @@ use admittance_bcs::{BcsConfig, ExternalAddress, RegistrationConfig, UpstreamKin
 
 use super::*;
 
-const CLUSTER: &str = "zookeeper: { cluster: { servers: [\"127.0.0.1:2181\"] } }";
+const CLUSTER_ENSEMBLE: &str = "zookeeper: { cluster: { servers: [\"127.0.0.1:2181\"] } }";
 const LISTED_SERVERS: &str = "upstream: { servers: [\"http://127.0.0.1:1\"] }";
-const DISCOVERED: &str = "upstream: { discover: {} }";
-const REST: &str =
+const DISCOVERED_SERVERS: &str = "upstream: { discover: {} }";
+const REST_DIALECT: &str =
     "dialect: { rest: { routes: [{ method: [PUT], path: /a, operation: create, resource: jobs, kind: Job }] } }";
-const DIALECT: &str = "dialect: { bcs: { cluster: BCS-MESOS-10001 } }";
+const BCS_DIALECT: &str = "dialect: { bcs: { cluster: BCS-MESOS-10001 } }";
 
-pub(super) fn bcs(config: &Config) -> &BcsConfig {
+pub(super) fn bcs_config(config: &Config) -> &BcsConfig {
     config.front.downcast_ref().unwrap()
 }
 
@@ -38,11 +38,11 @@ fn the_kind_of_upstream_follows_from_its_servers() {
         ),
     ] {
         let text = format!(
-            "{CLUSTER}\ndialect: {{ bcs: {{ cluster: BCS-MESOS-10001{dialect} }} }}\nupstream: {{ {upstream} }}"
+            "{CLUSTER_ENSEMBLE}\ndialect: {{ bcs: {{ cluster: BCS-MESOS-10001{dialect} }} }}\nupstream: {{ {upstream} }}"
         );
         let config = read(&text).unwrap();
-        assert_eq!(bcs(&config).upstream_kind, upstream_kind, "{text}");
-        let discovered = match &bcs(&config).servers {
+        assert_eq!(bcs_config(&config).upstream_kind, upstream_kind, "{text}");
+        let discovered = match &bcs_config(&config).servers {
             SchedulersConfig::Listed(_) => None,
             SchedulersConfig::Discovered(path) => Some(path.as_str()),
         };
@@ -96,7 +96,7 @@ definitions:
     assert_eq!(service.session_timeout, Duration::from_secs(10));
     assert_eq!(service.digest, None);
     assert_eq!(
-        bcs(&config).registration,
+        bcs_config(&config).registration,
         Some(RegistrationConfig {
             ip: Some([10, 0, 0, 5].into()),
             port: Some(80),
@@ -107,7 +107,7 @@ definitions:
             }),
         })
     );
-    assert_eq!(bcs(&config).upstream.connect_timeout, Duration::from_secs(1));
+    assert_eq!(bcs_config(&config).upstream.connect_timeout, Duration::from_secs(1));
     let location_names: Vec<_> = config.definitions.iter().map(|location| location.name()).collect();
     let chains = directory.path().join("chains/").display().to_string();
     assert_eq!(
@@ -133,35 +133,43 @@ fn invalid_bcs_configurations_are_refused() {
     // (sections of the file, expected mistake)
     let table: Vec<(&[&str], &str)> = vec![
         (
-            &[DIALECT, DISCOVERED],
-            "upstream.discover: `zookeeper.cluster` is not configured",
-        ),
-        (
-            &[DIALECT, DISCOVERED, "zookeeper: { service: { servers: [a] } }"],
+            &[BCS_DIALECT, DISCOVERED_SERVERS],
             "upstream.discover: `zookeeper.cluster` is not configured",
         ),
         (
             &[
-                DIALECT,
-                CLUSTER,
+                BCS_DIALECT,
+                DISCOVERED_SERVERS,
+                "zookeeper: { service: { servers: [a] } }",
+            ],
+            "upstream.discover: `zookeeper.cluster` is not configured",
+        ),
+        (
+            &[
+                BCS_DIALECT,
+                CLUSTER_ENSEMBLE,
                 "upstream: { discover: {}, servers: [\"http://a:1\"] }",
             ],
             "upstream.servers: `servers` and `discover` cannot both be set",
         ),
         (
-            &[DIALECT, CLUSTER, "upstream: { discover: { path: a } }"],
+            &[BCS_DIALECT, CLUSTER_ENSEMBLE, "upstream: { discover: { path: a } }"],
             "upstream.discover.path: `a` cannot be used: ",
         ),
         (
-            &[DIALECT, CLUSTER, "upstream: { discover: { path: / } }"],
+            &[BCS_DIALECT, CLUSTER_ENSEMBLE, "upstream: { discover: { path: / } }"],
             "upstream.discover.path: `/` cannot be used: the root ",
         ),
         (
-            &[REST, CLUSTER, DISCOVERED],
+            &[REST_DIALECT, CLUSTER_ENSEMBLE, DISCOVERED_SERVERS],
             "upstream.discover: only schedulers of BCS can be discovered",
         ),
         (
-            &["dialect: { bcs: { cluster: A, behind: driver } }", CLUSTER, DISCOVERED],
+            &[
+                "dialect: { bcs: { cluster: A, behind: driver } }",
+                CLUSTER_ENSEMBLE,
+                DISCOVERED_SERVERS,
+            ],
             "upstream.discover: schedulers are discovered, and `dialect.bcs.behind` says ",
         ),
         (
@@ -169,68 +177,83 @@ fn invalid_bcs_configurations_are_refused() {
             "dialect.bcs.behind: \"Scheduler\" is not a valid ",
         ),
         (
-            &[REST, CLUSTER, LISTED_SERVERS, "registration: {}"],
+            &[REST_DIALECT, CLUSTER_ENSEMBLE, LISTED_SERVERS, "registration: {}"],
             "registration: only drivers of the dialect `bcs`",
         ),
         (
-            &["dialect: { kubernetes: {} }", CLUSTER, "registration: {}"],
+            &["dialect: { kubernetes: {} }", CLUSTER_ENSEMBLE, "registration: {}"],
             "registration: only drivers of the dialect `bcs`",
         ),
         (
             &[
                 "dialect: { bcs: { cluster: a/b } }",
                 LISTED_SERVERS,
-                CLUSTER,
+                CLUSTER_ENSEMBLE,
                 "registration: {}",
             ],
             "registration: there can be no node for the cluster: ",
         ),
         (
-            &[DIALECT, LISTED_SERVERS, "registration: {}"],
+            &[BCS_DIALECT, LISTED_SERVERS, "registration: {}"],
             "registration: `zookeeper` is not configured",
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
-                CLUSTER,
+                CLUSTER_ENSEMBLE,
                 "listen: { address: \"0.0.0.0:1\" }",
                 "registration: {}",
             ],
             "registration: other machines cannot reach the driver at its listen address 0.0.0.0",
         ),
         (
-            &[DIALECT, LISTED_SERVERS, CLUSTER, "registration: { ip: \"0.0.0.0\" }"],
+            &[
+                BCS_DIALECT,
+                LISTED_SERVERS,
+                CLUSTER_ENSEMBLE,
+                "registration: { ip: \"0.0.0.0\" }",
+            ],
             "registration.ip: no driver can be reached at 0.0.0.0",
         ),
         (
-            &[DIALECT, LISTED_SERVERS, CLUSTER, "registration: { ip: host }"],
+            &[
+                BCS_DIALECT,
+                LISTED_SERVERS,
+                CLUSTER_ENSEMBLE,
+                "registration: { ip: host }",
+            ],
             "registration.ip: \"host\" is not a valid IP address",
         ),
         (
-            &[DIALECT, LISTED_SERVERS, CLUSTER, "registration: { port: 0 }"],
+            &[
+                BCS_DIALECT,
+                LISTED_SERVERS,
+                CLUSTER_ENSEMBLE,
+                "registration: { port: 0 }",
+            ],
             "registration.port: 0 is out of range",
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
-                CLUSTER,
+                CLUSTER_ENSEMBLE,
                 "registration: { external: { ip: 192.0.2.1 } }",
             ],
             "registration.external.port: missing",
         ),
         (
-            &[DIALECT, LISTED_SERVERS, "zookeeper: { cluster: {} }"],
+            &[BCS_DIALECT, LISTED_SERVERS, "zookeeper: { cluster: {} }"],
             "zookeeper.cluster.servers: missing",
         ),
         (
-            &[DIALECT, LISTED_SERVERS, "zookeeper: { cluster: { servers: [] } }"],
+            &[BCS_DIALECT, LISTED_SERVERS, "zookeeper: { cluster: { servers: [] } }"],
             "zookeeper.cluster.servers: the list is empty",
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [\"zk://a\"] } }",
             ],
@@ -238,7 +261,7 @@ fn invalid_bcs_configurations_are_refused() {
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], chroot: b } }",
             ],
@@ -246,7 +269,7 @@ fn invalid_bcs_configurations_are_refused() {
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], sessionTimeout: 1ms } }",
             ],
@@ -254,7 +277,7 @@ fn invalid_bcs_configurations_are_refused() {
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: none } } }",
             ],
@@ -262,7 +285,7 @@ fn invalid_bcs_configurations_are_refused() {
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: open } } }",
             ],
@@ -270,7 +293,7 @@ fn invalid_bcs_configurations_are_refused() {
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: empty } } }",
             ],
@@ -278,27 +301,27 @@ fn invalid_bcs_configurations_are_refused() {
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: two } } }",
             ],
             "zookeeper.cluster.digest.passwordFile: ",
         ),
         (
-            &[DIALECT, LISTED_SERVERS, "zookeeper: { other: {} }"],
+            &[BCS_DIALECT, LISTED_SERVERS, "zookeeper: { other: {} }"],
             "zookeeper.other: unknown field",
         ),
         (
-            &[DIALECT, LISTED_SERVERS, "definitions: [ { zookeeper: {} } ]"],
+            &[BCS_DIALECT, LISTED_SERVERS, "definitions: [ { zookeeper: {} } ]"],
             "definitions[0].zookeeper: `zookeeper.cluster` is not configured",
         ),
         (
-            &[DIALECT, LISTED_SERVERS, "definitions: [ { customResources: {} } ]"],
+            &[BCS_DIALECT, LISTED_SERVERS, "definitions: [ { customResources: {} } ]"],
             "definitions[0].customResources: no Kubernetes cluster is configured",
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
                 "cluster: {}",
                 "definitions: [ { customResources: { namespace: A } } ]",
@@ -307,15 +330,15 @@ fn invalid_bcs_configurations_are_refused() {
         ),
         (
             &[
-                DIALECT,
+                BCS_DIALECT,
                 LISTED_SERVERS,
-                CLUSTER,
+                CLUSTER_ENSEMBLE,
                 "definitions: [ { zookeeper: {} }, { zookeeper: {} } ]",
             ],
             "definitions[1]: this store is listed twice",
         ),
         (
-            &[DIALECT, LISTED_SERVERS, CLUSTER, "definitions: [ {} ]"],
+            &[BCS_DIALECT, LISTED_SERVERS, CLUSTER_ENSEMBLE, "definitions: [ {} ]"],
             "definitions[0]: exactly one store of definitions is expected",
         ),
     ];
@@ -331,7 +354,7 @@ fn invalid_bcs_configurations_are_refused() {
 
 #[test]
 fn only_an_empty_zookeeper_user_may_lack_a_password() {
-    let digest = |digest: &str| {
+    let read_with_digest = |digest: &str| {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in [("empty", "\n"), ("full", "secret\n")] {
             let path = directory.path().join(name);
@@ -339,7 +362,7 @@ fn only_an_empty_zookeeper_user_may_lack_a_password() {
             std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         }
         let zookeeper = format!("zookeeper: {{ cluster: {{ servers: [a], digest: {digest} }} }}");
-        read_in(&directory, &[DIALECT, LISTED_SERVERS, &zookeeper].join("\n"))
+        read_in(&directory, &[BCS_DIALECT, LISTED_SERVERS, &zookeeper].join("\n"))
     };
     for (text, user, password) in [
         ("{ user: \"\" }", "", ""),
@@ -347,7 +370,7 @@ fn only_an_empty_zookeeper_user_may_lack_a_password() {
         ("{ user: \"\", passwordFile: full }", "", "secret"),
         ("{ user: u, passwordFile: full }", "u", "secret"),
     ] {
-        let parsed_digest = digest(text).unwrap().zookeeper.cluster.unwrap().digest;
+        let parsed_digest = read_with_digest(text).unwrap().zookeeper.cluster.unwrap().digest;
         assert_eq!(parsed_digest, Some(ZooKeeperDigest::new(user, password)), "{text}");
     }
     for (text, expected) in [
@@ -356,7 +379,7 @@ fn only_an_empty_zookeeper_user_may_lack_a_password() {
         ("{ user: u, passwordFile: empty }", "it on one line"),
         ("{ user: \"a:b\" }", "a name has no colon"),
     ] {
-        let mistakes = digest(text).unwrap_err().join("\n");
+        let mistakes = read_with_digest(text).unwrap_err().join("\n");
         assert!(mistakes.contains(expected), "{text}: {mistakes}");
     }
 }
@@ -370,7 +393,7 @@ fn on_bad_definition_accepts_only_its_documented_values() {
         ("onBadDefinition: serve-rest", Some(ServeRest)),
         ("onBadDefinition: refuse", None),
     ] {
-        let outcome = read(&[DIALECT, LISTED_SERVERS, text].join("\n"));
+        let outcome = read(&[BCS_DIALECT, LISTED_SERVERS, text].join("\n"));
         match (outcome, expected) {
             (Ok(config), Some(expected)) => assert_eq!(config.on_bad_definition, expected, "{text}"),
             (Err(mistakes), None) => {
@@ -388,20 +411,20 @@ fn on_bad_definition_accepts_only_its_documented_values() {
 
 #[test]
 fn drivers_with_definitions_in_zookeeper_go_live_together() {
-    let (zookeeper, none) = (
+    let (zookeeper, no_definitions) = (
         "zookeeper: { cluster: { servers: [\"127.0.0.1:2181\"] } }",
         "definitions: []",
     );
-    let shared = "definitions: [ { zookeeper: {} } ]";
+    let shared_definitions = "definitions: [ { zookeeper: {} } ]";
     for (ensemble, definitions, mode, expected) in [
-        (zookeeper, shared, "", Some(true)),
-        (zookeeper, shared, "replicas: Independently", Some(false)),
-        (zookeeper, none, "", Some(false)),
-        (zookeeper, none, "replicas: Together", Some(true)),
-        ("", none, "", Some(false)),
-        ("", none, "replicas: Together", None),
+        (zookeeper, shared_definitions, "", Some(true)),
+        (zookeeper, shared_definitions, "replicas: Independently", Some(false)),
+        (zookeeper, no_definitions, "", Some(false)),
+        (zookeeper, no_definitions, "replicas: Together", Some(true)),
+        ("", no_definitions, "", Some(false)),
+        ("", no_definitions, "replicas: Together", None),
     ] {
-        let outcome = read(&[DIALECT, LISTED_SERVERS, ensemble, definitions, mode].join("\n"));
+        let outcome = read(&[BCS_DIALECT, LISTED_SERVERS, ensemble, definitions, mode].join("\n"));
         match (outcome, expected) {
             (Ok(config), Some(expected)) => {
                 assert_eq!(config.goes_live_together(), expected, "{ensemble} {definitions} {mode}");

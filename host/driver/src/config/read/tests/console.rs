@@ -3,7 +3,7 @@
 use super::*;
 use admittance_bcs::{ConsoleConfig, ConsoleScheme};
 
-fn configuration(bcs: &str) -> String {
+fn config_text(bcs: &str) -> String {
     format!(
         "dialect: {{ bcs: {{ cluster: BCS-MESOS-10001, {bcs} }} }}\nupstream: {{ servers: [\"http://127.0.0.1:1\"] }}"
     )
@@ -28,8 +28,8 @@ fn the_port_and_scheme_of_consoles_are_read() {
             Some(Vec::new()),
         ),
     ] {
-        let config = read(&configuration(bcs)).unwrap();
-        let bcs_config = bcs::bcs(&config);
+        let config = read(&config_text(bcs)).unwrap();
+        let bcs_config = bcs::bcs_config(&config);
         let expected = ConsoleConfig { port, scheme, hosts };
         assert_eq!(bcs_config.console, expected, "{bcs}");
     }
@@ -68,7 +68,7 @@ fn mistakes_in_the_console_section_are_reported() {
             "dialect.bcs.console.host: ",
         ),
     ] {
-        let mistakes = read(&configuration(bcs)).unwrap_err();
+        let mistakes = read(&config_text(bcs)).unwrap_err();
         let [mistake] = &mistakes[..] else {
             panic!("{bcs}: {mistakes:?}")
         };
@@ -78,7 +78,7 @@ fn mistakes_in_the_console_section_are_reported() {
 
 #[test]
 fn custom_resources_need_a_cluster() {
-    let with = |bcs: &str, more: &str| read(&format!("{}\n{more}", configuration(bcs)));
+    let with = |bcs: &str, more: &str| read(&format!("{}\n{more}", config_text(bcs)));
     for (bcs, more, expected) in [
         ("behind: scheduler", "cluster: { kubeconfig: here }", false),
         ("behind: scheduler, customResources: false", "", false),
@@ -89,8 +89,8 @@ fn custom_resources_need_a_cluster() {
         ),
     ] {
         let config = with(bcs, more).unwrap();
-        let bcs_config = bcs::bcs(&config);
-        assert_eq!(bcs_config.custom_resources, expected, "{bcs} {more}");
+        let bcs_config = bcs::bcs_config(&config);
+        assert_eq!(bcs_config.allows_custom_resources, expected, "{bcs} {more}");
     }
     for (bcs, more, expected) in [
         (

@@ -1,6 +1,6 @@
 use super::*;
 
-const REST: &str = "
+const REST_CONFIG: &str = "
 dialect:
   rest:
     routes:
@@ -11,7 +11,7 @@ upstream:
 ";
 
 fn with_lists(text: &str) -> Result<Config, Vec<String>> {
-    read(&format!("{REST}    - {text}\n"))
+    read(&format!("{REST_CONFIG}    - {text}\n"))
 }
 
 #[test]

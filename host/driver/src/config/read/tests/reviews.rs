@@ -5,7 +5,7 @@ use admittance_fleet::{CertificateConfig, OwnCertificate, WebhookRegistration, W
 
 use super::*;
 
-fn webhooks(directory: &TempDir, text: &str) -> Option<WebhooksConfig> {
+fn webhooks_config(directory: &TempDir, text: &str) -> Option<WebhooksConfig> {
     let config = read_in(directory, text).unwrap();
     config.front.webhooks().cloned()
 }
@@ -24,9 +24,9 @@ dialect:
 cluster: {}
 ";
     let expected = AuditConfig {
-        every: Duration::from_secs(2 * 24 * 3600),
-        rate: 5,
-        page: 100,
+        interval: Duration::from_secs(2 * 24 * 3600),
+        requests_per_second: 5,
+        page_size: 100,
         resources: vec!["deployments.apps".to_owned()],
         excluded_namespaces: vec!["a".to_owned()],
         user: UserInfo {
@@ -55,9 +55,9 @@ cluster: {}
 #[test]
 fn the_webhook_configurations_section_is_read() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(webhooks(&directory, "dialect: { kubernetes: {} }").is_none());
+    assert!(webhooks_config(&directory, "dialect: { kubernetes: {} }").is_none());
     let minimal = "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}";
-    let default_section = webhooks(&directory, minimal).unwrap();
+    let default_section = webhooks_config(&directory, minimal).unwrap();
     assert_eq!(default_section.registration, WebhookRegistration::default());
     let CertificateConfig::Own(own_certificate) = default_section.certificate else {
         panic!("{default_section:?}");
@@ -77,7 +77,7 @@ dialect:
       certificate: { days: 30, overlap: 5s }
 cluster: {}
 ";
-    let full_section = webhooks(&directory, all_keys).unwrap();
+    let full_section = webhooks_config(&directory, all_keys).unwrap();
     let expected = WebhookRegistration {
         name: "hooks".to_owned(),
         namespace: "hooks-system".to_owned(),

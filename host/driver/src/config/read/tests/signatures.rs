@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::{MINIMAL, read_in};
 
-fn directory() -> TempDir {
+fn make_directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -28,7 +28,7 @@ signatures:
   - {{ source: \"**\", accept: Unsigned }}
 "
     );
-    let config = read_in(&directory(), &text).unwrap();
+    let config = read_in(&make_directory(), &text).unwrap();
     let required: Vec<_> = config
         .catalog
         .signatures
@@ -46,7 +46,7 @@ signatures:
 
 #[test]
 fn invalid_signature_rules_are_reported() {
-    let directory = directory();
+    let directory = make_directory();
     for (rule, expected) in [
         ("keys: [cosign.pub]", "source: missing"),
         (

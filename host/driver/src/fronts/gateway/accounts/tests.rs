@@ -9,7 +9,7 @@ use crate::Config;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n";
 
-fn read(text: &str) -> Result<AccountsConfig, Vec<String>> {
+fn read_accounts_config(text: &str) -> Result<AccountsConfig, Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     for (name, text, mode) in [
         ("key", KEY, 0o600),
@@ -35,7 +35,7 @@ fn read(text: &str) -> Result<AccountsConfig, Vec<String>> {
 
 #[test]
 fn an_sqlite_database_for_accounts_needs_only_a_file() {
-    let accounts = read("{ sqlite: accounts.db }").unwrap();
+    let accounts = read_accounts_config("{ sqlite: accounts.db }").unwrap();
     let DatabaseConfig::Sqlite(path) = &accounts.database else {
         panic!("{accounts:?}")
     };
@@ -48,7 +48,7 @@ fn an_sqlite_database_for_accounts_needs_only_a_file() {
 
 #[test]
 fn every_key_of_the_accounts_section_is_read() {
-    let accounts = read(
+    let accounts = read_accounts_config(
         "{ mysql: { server: db, database: bcs, user: gateway, passwordFile: password }, keyFile: key, \
          registerTokenLifetime: 1h, clustersPerUser: 7, localServers: [127.0.0.0/8] }",
     )
@@ -105,7 +105,7 @@ fn messages_about_the_accounts_section_give_the_key_and_the_fix() {
         ),
         ("{ sqlite: a.db, keyfile: key }", "keyFile"),
     ] {
-        let messages = read(text).unwrap_err();
+        let messages = read_accounts_config(text).unwrap_err();
         assert!(
             messages.iter().any(|message| message.contains(expected)),
             "{text}: {messages:?}"

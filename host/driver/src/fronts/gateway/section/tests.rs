@@ -10,13 +10,13 @@ const ZOOKEEPER: &str = "zookeeper: { service: { servers: [\"127.0.0.1:2181\"] }
 
 /// Reads a configuration file, next to which there are files that it can name. For example, `own` contains a token, and
 /// `tokens.yaml` is a token file without tokens.
-fn read(text: &str) -> Result<GatewayConfig, Vec<String>> {
+fn read_config(text: &str) -> Result<GatewayConfig, Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("tokens.yaml"), "tokens: []\n").unwrap();
-    file(&directory, "own", "gateways-own\n", 0o600);
-    file(&directory, "peers", "0123456789abcdef0123456789abcdef\n", 0o600);
-    file(&directory, "open", "gateways-own\n", 0o644);
-    file(&directory, "spaced", "gateways own\n", 0o600);
+    write_file(&directory, "own", "gateways-own\n", 0o600);
+    write_file(&directory, "peers", "0123456789abcdef0123456789abcdef\n", 0o600);
+    write_file(&directory, "open", "gateways-own\n", 0o644);
+    write_file(&directory, "spaced", "gateways own\n", 0o600);
     let path = directory.path().join("admittance.yaml");
     std::fs::write(&path, text).unwrap();
     let config = Config::read(&path).map_err(|mistakes| {
@@ -28,7 +28,7 @@ fn read(text: &str) -> Result<GatewayConfig, Vec<String>> {
     Ok(config.front.downcast_ref::<GatewayConfig>().unwrap().clone())
 }
 
-fn file(directory: &TempDir, name: &str, text: &str, mode: u32) {
+fn write_file(directory: &TempDir, name: &str, text: &str, mode: u32) {
     let path = directory.path().join(name);
     std::fs::write(&path, text).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
@@ -36,7 +36,7 @@ fn file(directory: &TempDir, name: &str, text: &str, mode: u32) {
 
 #[test]
 fn a_minimal_gateway_has_the_documented_defaults() {
-    let config = read(&format!("{ZOOKEEPER}\ndialect: {{ gateway: {{ discover: {{}} }} }}")).unwrap();
+    let config = read_config(&format!("{ZOOKEEPER}\ndialect: {{ gateway: {{ discover: {{}} }} }}")).unwrap();
     assert!(config.clusters.is_empty());
     assert_eq!(
         config.discovery.unwrap().as_str(),
@@ -50,7 +50,7 @@ fn a_minimal_gateway_has_the_documented_defaults() {
     assert_eq!(config.drivers.response_timeout, Duration::from_secs(60));
     assert_eq!(config.drivers.health, None);
 
-    let listed_config = read("dialect: { gateway: { clusters: { BCS-1: [\"http://127.0.0.1:1\"] } } }").unwrap();
+    let listed_config = read_config("dialect: { gateway: { clusters: { BCS-1: [\"http://127.0.0.1:1\"] } } }").unwrap();
     assert!(listed_config.discovery.is_none());
 }
 
@@ -60,7 +60,7 @@ fn the_peers_of_a_gateway_are_read() {
     let gateway = |peers: &str| format!("dialect: {{ gateway: {{ {ACCOUNTS}, peers: {peers} }} }}");
     let registered = format!("{ZOOKEEPER}\nregistration: {{ ip: 10.0.0.5 }}\n");
     let peers = "{ secretFile: peers }";
-    let config = read(&format!("{registered}{}", gateway(peers))).unwrap();
+    let config = read_config(&format!("{registered}{}", gateway(peers))).unwrap();
     assert!(config.peers.is_some() && config.registration.is_some());
     for (text, expected) in [
         (
@@ -95,7 +95,7 @@ fn the_peers_of_a_gateway_are_read() {
             "there are none without `accounts`",
         ),
     ] {
-        let messages = read(&text).unwrap_err();
+        let messages = read_config(&text).unwrap_err();
         assert!(
             messages.iter().any(|message| message.contains(expected)),
             "{text}: {messages:?}"
@@ -105,7 +105,7 @@ fn the_peers_of_a_gateway_are_read() {
 
 #[test]
 fn every_key_of_a_gateway_configuration_is_read() {
-    let config = read(&format!(
+    let config = read_config(&format!(
         "{ZOOKEEPER}
 dialect:
   gateway:
@@ -159,7 +159,7 @@ dialect:
 #[test]
 fn a_gateway_checks_tokens_with_a_file_or_an_endpoint() {
     let with = |tokens: &str| {
-        read(&format!(
+        read_config(&format!(
             "dialect: {{ gateway: {{ clusters: {{ B: [\"http://a\"] }}, tokens: {tokens} }} }}"
         ))
     };
@@ -295,7 +295,7 @@ fn invalid_gateway_configurations_are_reported() {
         ),
     ] {
         let text = format!("dialect: {{ gateway: {{ {gateway} }} }}\n{more}\n");
-        let mistakes = read(&text).unwrap_err();
+        let mistakes = read_config(&text).unwrap_err();
         assert!(
             mistakes.iter().any(|mistake| mistake.contains(expected)),
             "{text}: {mistakes:?}"

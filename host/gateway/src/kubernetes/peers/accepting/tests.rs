@@ -6,7 +6,7 @@ use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role as Side};
 
 use super::{
     super::{
-        super::{agents::params, routes::credentials_of_a_test},
+        super::{agents::encode_params, routes::test_credentials},
         PeerSecrets,
     },
     *,
@@ -16,7 +16,7 @@ use super::{
 async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     let routes = Arc::new(Routes::default());
     let added = |cluster: &str| {
-        let text = format!("{cluster}\n{}", params(&credentials_of_a_test()));
+        let text = format!("{cluster}\n{}", encode_params(&test_credentials()));
         TunnelAnnouncement::Added(Bytes::from(text))
     };
     let gateway_count = || routes.state("a").gateways;
@@ -55,7 +55,7 @@ async fn a_recorded_proof_does_not_answer_a_new_challenge() {
     let path = directory.path().join("secret");
     std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-    let secret = PeerSecrets::read(&path).unwrap().first().unwrap();
+    let secret = PeerSecrets::read(&path).unwrap().first_secret().unwrap();
     let connection = |challenge: &str| ConnectionContext {
         id: "a".to_owned(),
         key: "k".to_owned(),

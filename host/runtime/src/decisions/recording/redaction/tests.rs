@@ -3,14 +3,19 @@ use serde_json::json;
 
 use super::*;
 
-fn apply(request: &Request, redactions: &[Redaction], request_json: &mut Value, response_json: &mut Value) -> usize {
+fn redact_in_place(
+    request: &Request,
+    redactions: &[Redaction],
+    request_json: &mut Value,
+    response_json: &mut Value,
+) -> usize {
     let (review_request, review_response, count) =
         redact_review(request, redactions, request_json.clone(), response_json.clone());
     (*request_json, *response_json) = (review_request.into_inner(), review_response.into_inner());
     count
 }
 
-fn apply_to_answer(answer: &mut HttpAnswer, redactions: &[Redaction]) -> usize {
+fn redact_answer_in_place(answer: &mut HttpAnswer, redactions: &[Redaction]) -> usize {
     let (redacted, count) = redact_answer(answer.clone(), redactions);
     *answer = redacted.into_inner();
     count
@@ -43,7 +48,7 @@ fn values_at_configured_paths_are_redacted_in_objects() {
         let parsed: Redaction = redaction.parse().unwrap();
         assert_eq!(parsed.to_string(), redaction);
         let mut review_request = json!({"object": object, "oldObject": object});
-        let redacted_count = apply(&request("Pod"), &[parsed], &mut review_request, &mut json!({}));
+        let redacted_count = redact_in_place(&request("Pod"), &[parsed], &mut review_request, &mut json!({}));
         let mut expected_object = object.clone();
         for (key, value) in expected.as_object().unwrap() {
             expected_object[key] = value.clone();
@@ -72,7 +77,7 @@ fn values_at_configured_paths_are_redacted_in_patches() {
     ]);
     let redactions = ["/a/b", "/list/*/v"].map(|text| text.parse().unwrap());
     let mut review_response = json!({"patch": BASE64_STANDARD.encode(patch.to_string())});
-    let count = apply(&request("Pod"), &redactions, &mut json!({}), &mut review_response);
+    let count = redact_in_place(&request("Pod"), &redactions, &mut json!({}), &mut review_response);
     let text = BASE64_STANDARD
         .decode(review_response["patch"].as_str().unwrap())
         .unwrap();
@@ -85,12 +90,15 @@ fn values_at_configured_paths_are_redacted_in_patches() {
 fn the_content_of_secrets_is_never_recorded() {
     let secret = json!({"data": {"a": "x"}, "stringData": {"b": "x"}, "type": "Opaque"});
     let mut review_request = json!({"object": secret, "oldObject": null});
-    assert_eq!(apply(&request("Secret"), &[], &mut review_request, &mut json!({})), 2);
+    assert_eq!(
+        redact_in_place(&request("Secret"), &[], &mut review_request, &mut json!({})),
+        2
+    );
     let expected = json!({"data": {"a": REDACTED}, "stringData": {"b": REDACTED}, "type": "Opaque"});
     assert_eq!(review_request["object"], expected);
     let mut review_request = json!({"object": secret});
     assert_eq!(
-        apply(&request("ConfigMap"), &[], &mut review_request, &mut json!({})),
+        redact_in_place(&request("ConfigMap"), &[], &mut review_request, &mut json!({})),
         0
     );
 }
@@ -110,7 +118,7 @@ fn secrets_in_http_responses_to_plugins_are_never_recorded() {
     ] {
         let answer = json!({"url": "https://a.example/x?token=s3cret", "body": body});
         let mut answer = serde_json::from_value(answer).unwrap();
-        assert_eq!(apply_to_answer(&mut answer, &[]), count + 1, "{body}");
+        assert_eq!(redact_answer_in_place(&mut answer, &[]), count + 1, "{body}");
         let text = serde_json::to_string(&answer).unwrap();
         assert!(!text.contains("s3cret"), "{text}");
     }
@@ -122,10 +130,10 @@ fn secrets_in_http_responses_to_plugins_are_never_recorded() {
     ] {
         let answer = json!({"url": "https://a.example/x", "body": body});
         let mut answer = serde_json::from_value(answer).unwrap();
-        assert_eq!(apply_to_answer(&mut answer, &[]), 0, "{body}");
+        assert_eq!(redact_answer_in_place(&mut answer, &[]), 0, "{body}");
     }
     let mut answer = serde_json::from_value(json!({"url": "https://a.example/x", "body": {"a": "s3cret"}})).unwrap();
-    assert_eq!(apply_to_answer(&mut answer, &["/a".parse().unwrap()]), 1);
+    assert_eq!(redact_answer_in_place(&mut answer, &["/a".parse().unwrap()]), 1);
 }
 
 #[test]

@@ -18,8 +18,8 @@ use super::{LIST_TYPE, VALIDATIONS, spec_schema};
 use crate::schema;
 
 pub(super) struct Schemas {
-    of_files: Json,
-    of_resources: Json,
+    file_schema: Json,
+    resource_schema: Json,
     pub(super) rules: SchemaRules,
 }
 
@@ -32,29 +32,29 @@ impl Schemas {
         let of_files: Json = serde_json::from_str(text).unwrap();
         let mut spec = spec_schema(kind);
         let rules = SchemaRules::from_schema(&spec);
-        without_unknown(&mut spec);
+        forbid_unknown_fields(&mut spec);
         let mut of_resources = of_files.clone();
         of_resources["properties"]["spec"] = spec;
         Self {
-            of_files,
-            of_resources,
+            file_schema: of_files,
+            resource_schema: of_resources,
             rules,
         }
     }
 
     pub(super) fn files_refuse(&self, document: &Json) -> bool {
-        !is_of(&self.of_files, &self.of_files, document)
+        !satisfies_schema(&self.file_schema, &self.file_schema, document)
     }
 
     pub(super) async fn resources_refuse(&self, document: &Json) -> bool {
         // As in API servers, the rules are evaluated only if the schema accepts the document.
-        !is_of(&self.of_resources, &self.of_resources, document)
-            || !self.rules.violated(&document["spec"]).await.is_empty()
+        !satisfies_schema(&self.resource_schema, &self.resource_schema, document)
+            || !self.rules.violated_messages(&document["spec"]).await.is_empty()
     }
 
-    pub(super) fn at(&self, pointer: &str) -> &Json {
+    pub(super) fn schema_at(&self, pointer: &str) -> &Json {
         let steps = pointer.split('/').skip(1);
-        steps.fold(&self.of_resources, |schema, step| {
+        steps.fold(&self.resource_schema, |schema, step| {
             let field = schema["properties"].get(step);
             let each = || schema.get("items").or_else(|| schema.get("additionalProperties"));
             field.or_else(each).unwrap_or(&Json::Null)
@@ -63,11 +63,11 @@ impl Schemas {
 }
 
 /// The path segment that stands for any item of a list, or any value of an object with free keys.
-const EACH: &str = "[]";
+const ELEMENT_KEY: &str = "[]";
 
 pub(super) struct SchemaRules {
     conditions: Vec<(CelConditions, String)>,
-    inner: BTreeMap<String, SchemaRules>,
+    inner_rules: BTreeMap<String, SchemaRules>,
 }
 
 impl SchemaRules {
@@ -78,7 +78,7 @@ impl SchemaRules {
             let schema = ObjectSchema::new("Place", &object).unwrap();
             let condition = PolicyCompiler::new(false)
                 .with_schemas(schema, None)
-                .condition("rule", &text)
+                .compile_condition("rule", &text)
                 .unwrap_or_else(|error| panic!("{text}: {error}"));
             let message = rule["message"].as_str().unwrap();
             (CelConditions::from_iter([condition]), message.to_owned())
@@ -87,7 +87,7 @@ impl SchemaRules {
         let each = ["items", "additionalProperties"]
             .iter()
             .filter_map(|keyword| schema.get(keyword))
-            .map(|schema| (EACH.to_owned(), Self::from_schema(schema)));
+            .map(|schema| (ELEMENT_KEY.to_owned(), Self::from_schema(schema)));
         let properties = schema["properties"]
             .as_object()
             .into_iter()
@@ -95,11 +95,11 @@ impl SchemaRules {
             .map(|(name, schema)| (name.clone(), Self::from_schema(schema)));
         Self {
             conditions: rules.map(compile).collect(),
-            inner: properties.chain(each).collect(),
+            inner_rules: properties.chain(each).collect(),
         }
     }
 
-    pub(super) async fn violated(&self, value: &Json) -> Vec<String> {
+    pub(super) async fn violated_messages(&self, value: &Json) -> Vec<String> {
         let mut violated = Vec::new();
         for (rule, message) in &self.conditions {
             let kind = GroupVersionKind::default();
@@ -118,9 +118,9 @@ impl SchemaRules {
             .flatten()
             .map(|(name, value)| (name.as_str(), value));
         let items = value.as_array().into_iter().flatten();
-        for (name, value) in fields.chain(items.map(|item| (EACH, item))) {
-            if let Some(rules) = self.inner.get(name).or_else(|| self.inner.get(EACH)) {
-                violated.extend(Box::pin(rules.violated(value)).await);
+        for (name, value) in fields.chain(items.map(|item| (ELEMENT_KEY, item))) {
+            if let Some(rules) = self.inner_rules.get(name).or_else(|| self.inner_rules.get(ELEMENT_KEY)) {
+                violated.extend(Box::pin(rules.violated_messages(value)).await);
             }
         }
         violated
@@ -128,14 +128,18 @@ impl SchemaRules {
 }
 
 /// Makes a schema refuse unknown fields, because API servers drop or refuse them.
-fn without_unknown(schema: &mut Json) {
+fn forbid_unknown_fields(schema: &mut Json) {
     let Some(keywords) = schema.as_object_mut() else {
         return;
     };
     for (keyword, inner) in keywords.iter_mut() {
         match keyword.as_str() {
-            "properties" => inner.as_object_mut().unwrap().values_mut().for_each(without_unknown),
-            "items" | "additionalProperties" => without_unknown(inner),
+            "properties" => inner
+                .as_object_mut()
+                .unwrap()
+                .values_mut()
+                .for_each(forbid_unknown_fields),
+            "items" | "additionalProperties" => forbid_unknown_fields(inner),
             _ => {}
         }
     }
@@ -145,7 +149,7 @@ fn without_unknown(schema: &mut Json) {
 }
 
 /// Returns whether a value is valid according to the schema. References are resolved in `root`.
-pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
+pub(super) fn satisfies_schema(schema: &Json, root: &Json, value: &Json) -> bool {
     let Json::Object(keywords) = schema else {
         return *schema == Json::Bool(true);
     };
@@ -156,7 +160,7 @@ pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
 /// Returns whether a value satisfies one keyword of a schema. Most keywords restrict values of one type, as `maxLength`
 /// restricts strings. A value of any other type satisfies such a keyword.
 fn satisfies_keyword(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Json) -> bool {
-    let is_of = |schema: &Json, value: &Json| is_of(schema, root, value);
+    let is_of = |schema: &Json, value: &Json| satisfies_schema(schema, root, value);
     let text = || value.as_str();
     let length = || text().map(|text| text.chars().count() as u64);
     let items = || value.as_array();
@@ -181,7 +185,7 @@ fn satisfies_keyword(keyword: &str, argument: &Json, schema: &Json, root: &Json,
         },
         "const" => value == argument,
         "enum" => schemas().any(|element| element == value),
-        "pattern" => text().is_none_or(|text| matches(argument.as_str().unwrap(), text)),
+        "pattern" => text().is_none_or(|text| matches_pattern(argument.as_str().unwrap(), text)),
         "minLength" => is_at_least(length()),
         "maxLength" => is_at_most(length()),
         "minimum" => number().is_none_or(|number| number >= bound()),
@@ -247,7 +251,7 @@ fn is_type(name: &Json, value: &Json) -> bool {
     }
 }
 
-pub(super) fn matches(pattern: &str, text: &str) -> bool {
+pub(super) fn matches_pattern(pattern: &str, text: &str) -> bool {
     static COMPILED: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
     let mut compiled = COMPILED.lock().unwrap();
     let regex = compiled

@@ -9,7 +9,7 @@ const OCI: &str = "oci://registry.example.com/images:1.0";
 
 pub(super) struct ExampleDocument {
     pub(super) document: Json,
-    pub(super) under: &'static str,
+    pub(super) start_pointer: &'static str,
 }
 
 fn digest() -> String {
@@ -43,7 +43,7 @@ fn label_selector() -> Json {
     json!({"matchLabels": {"inject": "yes"}, "matchExpressions": expressions})
 }
 
-fn bundle() -> String {
+fn ca_bundle() -> String {
     let certified = rcgen::generate_simple_self_signed(["test".to_owned()]).unwrap();
     BASE64_STANDARD.encode(certified.cert.pem())
 }
@@ -96,10 +96,10 @@ pub(super) fn examples() -> Vec<ExampleDocument> {
     }]});
     let url = json!({
         "protocol": "AdmissionReview", "versions": ["v1", "v1beta1"], "url": "https://hooks.example.com/a",
-        "caBundle": bundle(),
+        "caBundle": ca_bundle(),
     });
     let service = json!({
-        "protocol": "AdmissionReview", "caBundle": bundle(),
+        "protocol": "AdmissionReview", "caBundle": ca_bundle(),
         "service": {"name": "hooks", "namespace": "shop", "port": 8443, "path": "/pods"},
     });
     let rego = json!({
@@ -149,6 +149,9 @@ pub(super) fn examples() -> Vec<ExampleDocument> {
         (with_metadata(document("AdmissionException", exception)), ""),
         (document("AdmissionException", conditional), "/spec/matchConditions"),
     ]
-    .map(|(document, under)| ExampleDocument { document, under })
+    .map(|(document, under)| ExampleDocument {
+        document,
+        start_pointer: under,
+    })
     .into()
 }

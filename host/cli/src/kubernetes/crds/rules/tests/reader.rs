@@ -7,14 +7,14 @@ use admittance_definitions::CHAIN_SCHEMA;
 use serde_json::{Value as Json, json};
 
 use super::{
-    evaluator::{Schemas, is_of, matches},
+    evaluator::{Schemas, matches_pattern, satisfies_schema},
     examples::{ExampleDocument, examples},
-    read,
+    read_document,
 };
 use crate::schema;
 
 /// A meaningless string that these tests write into documents. No field has this name.
-const UNKNOWN: &str = "qqqq";
+const UNKNOWN_WORD: &str = "qqqq";
 
 fn collect_pointers(value: &Json, pointer: &str, pointers: &mut Vec<String>) {
     pointers.push(pointer.to_owned());
@@ -57,10 +57,10 @@ impl ExampleChange {
 
 /// Returns the changes to try at one place of the document. `null` is not among them, because the results differ by
 /// design: the reader treats a field with `null` as absent, and an API server refuses it.
-fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> {
+fn example_changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> {
     let value = document.pointer(pointer).unwrap();
     let mut replacements = vec![
-        json!(UNKNOWN),
+        json!(UNKNOWN_WORD),
         json!(""),
         json!("7"),
         json!(-1),
@@ -74,13 +74,13 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> 
     match value {
         Json::String(text) => {
             replacements.extend([json!(text.to_uppercase()), json!(text.to_lowercase())]);
-            let unknown = ExampleChange::To(json!(UNKNOWN)).apply_to(document, pointer);
-            replacements.extend(words(&unknown).map(Json::String));
+            let unknown = ExampleChange::To(json!(UNKNOWN_WORD)).apply_to(document, pointer);
+            replacements.extend(suggested_words(&unknown).map(Json::String));
             replacements.extend(schema["enum"].as_array().into_iter().flatten().cloned());
         }
         Json::Object(fields) => {
             let mut extended_fields = fields.clone();
-            extended_fields.insert(UNKNOWN.to_owned(), json!(7));
+            extended_fields.insert(UNKNOWN_WORD.to_owned(), json!(7));
             replacements.push(extended_fields.into());
         }
         Json::Array(items) => replacements.push(items.iter().chain(items.first()).cloned().collect()),
@@ -97,8 +97,8 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> 
 
 /// If the reader refuses the document, its error message suggests what to write, such as `write Fail or Ignore`.
 /// Returns the suggested words, here `Fail` and `Ignore`.
-fn words(document: &Json) -> impl Iterator<Item = String> {
-    let fixes: Vec<_> = match read(document) {
+fn suggested_words(document: &Json) -> impl Iterator<Item = String> {
+    let fixes: Vec<_> = match read_document(document) {
         Ok(_) => Vec::new(),
         Err(mistakes) => mistakes.iter().map(|mistake| mistake.fix.clone()).collect(),
     };
@@ -180,14 +180,17 @@ const DIFFERENCES: &[(&str, &[ExampleKind], RefusedBy, &str)] = &[
     ),
 ];
 
-async fn differences(example: ExampleDocument) -> Vec<(String, ExampleChange, RefusedBy)> {
-    let ExampleDocument { document, under } = example;
+async fn find_differences(example: ExampleDocument) -> Vec<(String, ExampleChange, RefusedBy)> {
+    let ExampleDocument {
+        document,
+        start_pointer: under,
+    } = example;
     let schemas = Schemas::for_kind(document["kind"].as_str().unwrap());
     let refused = async |document: &Json| {
         [
             schemas.files_refuse(document),
             schemas.resources_refuse(document).await,
-            read(document).is_err(),
+            read_document(document).is_err(),
         ]
     };
     assert_eq!(refused(&document).await, [false; 3], "{document:#}");
@@ -195,7 +198,7 @@ async fn differences(example: ExampleDocument) -> Vec<(String, ExampleChange, Re
     collect_pointers(document.pointer(under).unwrap(), under, &mut pointers);
     let mut differences = Vec::new();
     for pointer in pointers {
-        for change in changes(&document, &pointer, schemas.at(&pointer)) {
+        for change in example_changes(&document, &pointer, schemas.schema_at(&pointer)) {
             let [files, resources, reader] = refused(&change.apply_to(&document, &pointer)).await;
             // The schema for resources must refuse exactly the documents that the reader of definitions refuses. The
             // schema for files may refuse fewer, because it has no rules in CEL. But it must not refuse a document that
@@ -212,14 +215,14 @@ async fn differences(example: ExampleDocument) -> Vec<(String, ExampleChange, Re
 async fn schemas_refuse_the_documents_that_the_reader_refuses() {
     let tasks: Vec<_> = examples()
         .into_iter()
-        .map(|example| tokio::spawn(differences(example)))
+        .map(|example| tokio::spawn(find_differences(example)))
         .collect();
     let mut matched_rows = BTreeSet::new();
     let mut unknown = Vec::new();
     for task in tasks {
         for (pointer, change, refused) in task.await.unwrap() {
             let is_matching = |(pattern, kinds, refused_by, _): &&(&str, &[ExampleKind], RefusedBy, &str)| {
-                matches(pattern, &pointer) && kinds.contains(&change.kind()) && *refused_by == refused
+                matches_pattern(pattern, &pointer) && kinds.contains(&change.kind()) && *refused_by == refused
             };
             match DIFFERENCES.iter().position(|row| is_matching(&row)) {
                 Some(row) => drop(matched_rows.insert(row)),
@@ -262,7 +265,7 @@ fn the_schema_examples_together_have_every_field() {
             *field = Json::Bool(false);
             let mut documents = documents.iter();
             assert!(
-                documents.any(|document| !is_of(&without, &without, document)),
+                documents.any(|document| !satisfies_schema(&without, &without, document)),
                 "{pointer}"
             );
         }
