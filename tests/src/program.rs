@@ -279,7 +279,7 @@ impl Admittance {
         status.map_err(Error::io("waiting for the program's end"))
     }
 
-    /// Waits until the program exits, but at most for [`TEST_TIMEOUT`](crate::TEST_TIMEOUT).
+    /// Waits until the program exits, but at most for [`TEST_TIMEOUT`].
     pub async fn wait_for_end(&mut self) -> Result<ExitStatus, Error> {
         match tokio::time::timeout(TEST_TIMEOUT, self.wait_without_timeout()).await {
             Ok(status) => status,

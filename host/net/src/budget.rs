@@ -36,7 +36,7 @@ pub struct BodyMemory {
 
 impl BodyBudget {
     /// Returns the default budget in bytes. It is 256 MiB, or more if a single client needs more to send a body of
-    /// `largest_body` bytes (see [`smallest_for`](Self::least)).
+    /// `largest_body` bytes (see [`smallest_for`](Self::smallest_for)).
     pub fn default_for(largest_body: usize) -> usize {
         (256 << 20).max(Self::smallest_for(largest_body))
     }

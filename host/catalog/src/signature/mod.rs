@@ -1,5 +1,5 @@
 //! Signatures of modules. A [policy](SignaturePolicy) contains the required signatures for each source of modules, and
-//! [`verify`] checks whether the signatures of a module ([`Material`]) satisfy it.
+//! [`verify`](fn@verify) checks whether the signatures of a module ([`Material`]) satisfy it.
 //!
 //! A signature in a registry covers the module's manifest, as `cosign sign` makes it; any other signature covers the
 //! module's bytes, as `cosign sign-blob` makes it. Verification needs no network: the signatures are stored with the
