@@ -26,8 +26,7 @@
 //! }
 //! # use admittance_sdk::{serde_json::json, testing};
 //! # let job = json!({"kind": "Job", "spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}});
-//! # assert_eq!(testing::create(job).run(admit).unwrap().denial().unwrap().message, "/spec/template/spec/containers:
-//! one has no image; name it");
+//! # assert_eq!(testing::create(job).run(admit).unwrap().denial().unwrap().message, "/spec/template/spec/containers: one has no image; name it");
 //! ```
 
 mod container;

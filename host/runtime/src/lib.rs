@@ -16,8 +16,9 @@
 //! # }
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let chain = Chain::new("owners", vec![Rule::for_operations([Operation::Create])], vec![Stage::new("owner-required",
-//! OwnerRequired)]); let host = Host::builder().chain(chain).build().await?;
+//! let stage = Stage::new("owner-required", OwnerRequired);
+//! let chain = Chain::new("owners", vec![Rule::for_operations([Operation::Create])], vec![stage]);
+//! let host = Host::builder().chain(chain).build().await?;
 //!
 //! let object = Object::parse(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}"#)?;
 //! let kind = GroupVersionKind::from_api_version("v1", "Pod");

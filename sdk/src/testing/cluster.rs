@@ -49,8 +49,8 @@ pub fn with_cluster<R>(objects: impl IntoIterator<Item = Value>, test: impl FnOn
 /// # use admittance_sdk::UserInfo;
 /// # let user = UserInfo { username: "jo".into(), uid: String::new(), groups: vec![], extra: vec![] };
 ///
-/// let may = |user: &UserInfo, verb: &str, what: &str| user.username == "jo" && verb == "get" && what == "pods in
-/// shop"; testing::with_access(may, || {
+/// let may = |user: &UserInfo, verb: &str, what: &str| user.username == "jo" && verb == "get" && what == "pods in shop";
+/// testing::with_access(may, || {
 ///     let question = CanI::new("get", "", "pods").user(user);
 ///     assert!(question.clone().namespace("shop").ask().unwrap().allowed);
 ///     assert!(!question.ask().unwrap().allowed);
