@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 
 /// The maximum number of comparisons for matching the elements of two lists. Above it, they are matched by index.
-const COMPARISONS_MAX: usize = 1 << 18;
+const MAX_COMPARISONS: usize = 1 << 18;
 
 /// Repeats a change on another object. The change is the difference between `before` and `after`, and is applied to
 /// `original`. Returns the result.
@@ -142,7 +142,7 @@ fn unique_names(list: &[Value]) -> Option<Vec<&str>> {
 /// Returns a longest common subsequence of two lists, as pairs of indexes in ascending order.
 fn common_elements(before: &[Value], after: &[Value]) -> Vec<(usize, usize)> {
     let width = after.len() + 1;
-    if before.len().saturating_mul(width) > COMPARISONS_MAX {
+    if before.len().saturating_mul(width) > MAX_COMPARISONS {
         return (0..before.len().min(after.len()))
             .filter(|&i| before.get(i) == after.get(i))
             .map(|i| (i, i))

@@ -13,7 +13,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde::{Deserialize, forward_to_deserialize_any};
 
 /// The maximum nesting of the values that are read; `serde_json` has the same limit.
-const DEPTH_MAX: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// Reads a JSON document from the host as a type.
 ///
@@ -139,7 +139,7 @@ impl<'de> ReaderCursor<'de> {
     ) -> Result<T, SlowPath> {
         self.skip_byte(open)?;
         self.depth += 1;
-        if self.depth > DEPTH_MAX {
+        if self.depth > MAX_DEPTH {
             return Err(SlowPath);
         }
         let mut items = Items {

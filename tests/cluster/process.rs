@@ -102,7 +102,7 @@ fn last_lines(log: &str) -> String {
 ///
 /// # Panics
 ///
-/// Panics if there is no result within [`TEST_TIMEOUT`].
+/// Panics if no result arrives within [`TEST_TIMEOUT`].
 pub(crate) async fn wait_until<T, R>(event: &str, mut attempt: impl FnMut() -> R) -> T
 where
     R: Future<Output = Option<T>>,

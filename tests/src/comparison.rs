@@ -22,7 +22,7 @@ pub enum BuildVerdict {
 impl BuildComparison {
     /// The smallest difference from 1 that counts as faster or slower. A smaller difference can come from the layout of
     /// the code in memory alone.
-    const DIFFERENCE_MIN: f64 = 0.01;
+    const MIN_DIFFERENCE: f64 = 0.01;
 
     /// Compares the measured rounds of this build with the rounds of the other build. Higher values are better. Returns
     /// `None` if there are no rounds.
@@ -46,9 +46,9 @@ impl BuildComparison {
     }
 
     pub fn verdict(&self) -> BuildVerdict {
-        if self.range.1 < 1.0 && self.ratio < 1.0 - Self::DIFFERENCE_MIN {
+        if self.range.1 < 1.0 && self.ratio < 1.0 - Self::MIN_DIFFERENCE {
             BuildVerdict::Lost
-        } else if self.range.0 > 1.0 && self.ratio > 1.0 + Self::DIFFERENCE_MIN {
+        } else if self.range.0 > 1.0 && self.ratio > 1.0 + Self::MIN_DIFFERENCE {
             BuildVerdict::Gained
         } else {
             BuildVerdict::Equal

@@ -381,7 +381,7 @@ fn directory_with_bad_modules() -> TempDir {
 /// Each patch would produce gigabytes. The program must serve other requests within bounded memory.
 #[tokio::test]
 async fn exploding_patches_are_refused_and_delay_no_other_request() {
-    const MEMORY_MAX: u64 = 512 << 20;
+    const MAX_MEMORY: u64 = 512 << 20;
     let operations = |count: usize, operation: &dyn Fn(usize) -> Value| Value::from_iter((0..count).map(operation));
     let copy = |from: &str, to: String| json!({"op": "copy", "from": from, "path": to});
     let patches = [
@@ -455,7 +455,7 @@ async fn exploding_patches_are_refused_and_delay_no_other_request() {
             }
         }
     }
-    assert!(memory_peak < MEMORY_MAX, "{memory_peak} bytes");
+    assert!(memory_peak < MAX_MEMORY, "{memory_peak} bytes");
 }
 
 /// If the program can open no further files, it gets no connection for a webhook call or for a plugin's HTTP request.

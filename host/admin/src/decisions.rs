@@ -152,7 +152,7 @@ impl DecisionsOfUid {
         };
         if let Some(database) = &api.sources.decisions {
             let room = if uid_decisions.older == 0 {
-                DecisionLog::UID_PAGE_COUNT_MAX - uid_decisions.in_memory.len()
+                DecisionLog::MAX_UID_PAGE_COUNT - uid_decisions.in_memory.len()
             } else {
                 0
             };

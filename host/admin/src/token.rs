@@ -69,9 +69,9 @@ impl TokenFile {
 
 fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     // The token may be surrounded by whitespace, so the file may be longer than a token.
-    let length_max = 2 * u64::try_from(MAX_LENGTH).unwrap_or(u64::MAX);
+    let max_length = 2 * u64::try_from(MAX_LENGTH).unwrap_or(u64::MAX);
     let unreadable = |error: SecretError| TokenFileError::Unreadable(error.describe(path, "the token file"));
-    let bytes = file::read_secret(path, length_max).map_err(unreadable)?;
+    let bytes = file::read_secret(path, max_length).map_err(unreadable)?;
     let token = bytes.trim_ascii();
     let is_token = (MIN_LENGTH..=MAX_LENGTH).contains(&token.len()) && token.iter().all(u8::is_ascii_graphic);
     if !is_token {

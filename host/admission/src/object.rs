@@ -13,7 +13,7 @@ use serde_json::{Value, value::RawValue};
 use crate::{
     Deadline, Failure, Labels, ObjectHead,
     object::head::check_unique_keys,
-    scheduling::offload::{SHORT_WORK_SIZE_MAX, drop_on_long_work_thread, offload},
+    scheduling::offload::{MAX_SHORT_WORK_SIZE, drop_on_long_work_thread, offload},
 };
 
 /// A JSON object, such as the resource of a request. Clones share the content.
@@ -154,7 +154,7 @@ impl Object {
             .0
             .text
             .get()
-            .filter(|text| !is_built && text.len() > SHORT_WORK_SIZE_MAX)
+            .filter(|text| !is_built && text.len() > MAX_SHORT_WORK_SIZE)
         else {
             return Ok(());
         };
@@ -256,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_tree_of_a_large_object_is_built_on_another_thread() {
-        for (length, is_built) in [(10, false), (SHORT_WORK_SIZE_MAX, true)] {
+        for (length, is_built) in [(10, false), (MAX_SHORT_WORK_SIZE, true)] {
             let object = Object::parse(json!({"a": "x".repeat(length)}).to_string()).unwrap();
             let deadline = Deadline::after(std::time::Duration::from_secs(60));
             object.prepare_value(deadline).await.unwrap();

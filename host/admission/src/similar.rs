@@ -18,14 +18,14 @@ pub fn find_similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) 
         let other_length = lowercase.chars().count() - prefix_length;
         // One difference is always allowed between names of the same group. Otherwise `x/a` and `x/b` would not be
         // similar: only the letters after the group count, here one, and two fifths of 1 are rounded down to 0.
-        let distance_max = (2 * length.max(other_length) / 5).max(usize::from(is_of_group));
+        let max_distance = (2 * length.max(other_length) / 5).max(usize::from(is_of_group));
         // The edit distance of two texts is at least the difference of their lengths. So if the lengths differ by too
         // much, the distance need not be computed.
-        if length.abs_diff(other_length) > distance_max {
+        if length.abs_diff(other_length) > max_distance {
             return None;
         }
         let distance = strsim::osa_distance(&text, &lowercase);
-        (distance <= distance_max).then_some((distance, lowercase, name))
+        (distance <= max_distance).then_some((distance, lowercase, name))
     });
     let mut nearest: Vec<(usize, String, T)> = candidates.collect();
     nearest.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));

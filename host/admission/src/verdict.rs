@@ -198,20 +198,20 @@ impl fmt::Display for Denial {
 }
 
 /// Returns a text of at most this many bytes. If the text is longer, it is cut, and `...` is appended.
-pub fn shortened(text: &str, length_max: usize) -> Cow<'_, str> {
-    if text.len() <= length_max {
+pub fn shortened(text: &str, max_length: usize) -> Cow<'_, str> {
+    if text.len() <= max_length {
         return text.into();
     }
     let mut text = text.to_owned();
-    shorten(&mut text, length_max);
+    shorten(&mut text, max_length);
     text.into()
 }
 
 /// Cuts a text in place to at most this many bytes, as [`shortened`] does.
-pub fn shorten(text: &mut String, length_max: usize) {
+pub fn shorten(text: &mut String, max_length: usize) {
     const ELLIPSIS: &str = "...";
-    if text.len() > length_max {
-        text.truncate(text.floor_char_boundary(length_max.saturating_sub(ELLIPSIS.len())));
+    if text.len() > max_length {
+        text.truncate(text.floor_char_boundary(max_length.saturating_sub(ELLIPSIS.len())));
         text.push_str(ELLIPSIS);
     }
 }
@@ -219,26 +219,26 @@ pub fn shorten(text: &mut String, length_max: usize) {
 /// Applies kube-apiserver's limits to warnings. Control characters and duplicates are removed. If all warnings together
 /// exceed 4096 characters, each is truncated to 256 characters. If this is not enough, the last warnings are dropped.
 pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
-    const TOTAL_LENGTH_MAX: usize = 4096;
+    const MAX_TOTAL_LENGTH: usize = 4096;
     const CUT_LENGTH: usize = 256;
     let mut unique_texts = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // All warnings together may have at most `TOTAL_LENGTH_MAX` characters. So the first `TOTAL_LENGTH_MAX + 1`
+        // All warnings together may have at most `MAX_TOTAL_LENGTH` characters. So the first `MAX_TOTAL_LENGTH + 1`
         // characters of a warning are enough to see that it is too long, and the rest is not read.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())
-                .take(TOTAL_LENGTH_MAX + 1)
+                .take(MAX_TOTAL_LENGTH + 1)
                 .collect::<String>()
         })
         .filter(|text| !text.is_empty() && unique_texts.insert(text.clone()))
         .collect();
     let total: usize = texts.iter().map(|text| text.chars().count()).sum();
-    let mut remaining = TOTAL_LENGTH_MAX;
+    let mut remaining = MAX_TOTAL_LENGTH;
     let mut kept_texts = Vec::new();
     for text in texts {
-        let text: String = if total > TOTAL_LENGTH_MAX {
+        let text: String = if total > MAX_TOTAL_LENGTH {
             text.chars().take(CUT_LENGTH).collect()
         } else {
             text

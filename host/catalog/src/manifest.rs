@@ -19,7 +19,7 @@ const ARCHIVE_TYPES: [&str; 2] = [
     "application/vnd.docker.image.rootfs.diff.tar.gzip",
 ];
 
-const NAMED_LAYERS_MAX: usize = 4;
+const MAX_NAMED_LAYERS: usize = 4;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -101,14 +101,14 @@ fn describe_layers(manifest: &ModuleManifest) -> String {
     let mut types: Vec<String> = manifest
         .layers
         .iter()
-        .take(NAMED_LAYERS_MAX)
+        .take(MAX_NAMED_LAYERS)
         .map(|layer| format!("`{}`", layer.media_type))
         .collect();
     if types.is_empty() {
         let config = manifest.config.as_ref().map(|config| config.media_type.as_str());
         return format!("no layers (and the configuration is `{}`)", config.unwrap_or_default());
     }
-    let more = manifest.layers.len().saturating_sub(NAMED_LAYERS_MAX);
+    let more = manifest.layers.len().saturating_sub(MAX_NAMED_LAYERS);
     if more > 0 {
         types.push(format!("{more} more"));
     }

@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
 /// The duration of a round, in which each version is measured once.
 const ROUND_DURATION: Duration = Duration::from_millis(50);
 
-const ROUND_COUNT_MIN: u32 = 12;
+const MIN_ROUND_COUNT: u32 = 12;
 
 /// The number of requests for which the written memory is measured.
 const MEMORY_REQUESTS: usize = 5;
@@ -159,7 +159,7 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
     const WARM_UP: u32 = 4;
     let rounds = u32::try_from(time.as_nanos() / ROUND_DURATION.as_nanos())
         .unwrap_or(u32::MAX)
-        .max(ROUND_COUNT_MIN);
+        .max(MIN_ROUND_COUNT);
     for round in 0..WARM_UP.saturating_add(rounds) {
         for version in versions.iter_mut() {
             let (mut times, mut costs) = run_round(version, requests).await;

@@ -92,7 +92,7 @@ impl Exporter {
         };
         let is_within = |label: &&Label| {
             let limit = VALUE_COUNT_LIMITS.iter().find(|(name, _)| *name == label.key());
-            limit.is_none_or(|(name, value_count_max)| self.use_value(name, *value_count_max, label.value()))
+            limit.is_none_or(|(name, max_value_count)| self.use_value(name, *max_value_count, label.value()))
         };
         let mut beyond_labels = key.labels().filter(|label| !is_within(label)).peekable();
         if beyond_labels.peek().is_none() {
@@ -111,8 +111,8 @@ impl Exporter {
         (recorder, Cow::Owned(key))
     }
 
-    /// Returns `false` if the value is new, but the label has `value_count_max` values already.
-    fn use_value(&self, label: &'static str, value_count_max: usize, value: &str) -> bool {
+    /// Returns `false` if the value is new, but the label has `max_value_count` values already.
+    fn use_value(&self, label: &'static str, max_value_count: usize, value: &str) -> bool {
         let now = Instant::now();
         let mut locked = self.values.lock();
         let values = locked.entry(label).or_default();
@@ -120,10 +120,10 @@ impl Exporter {
             *last_used = now;
             return true;
         }
-        if values.len() >= value_count_max && label == CLUSTER_LABEL {
+        if values.len() >= max_value_count && label == CLUSTER_LABEL {
             values.retain(|_, last_used| now.duration_since(*last_used) < self.idle_timeout);
         }
-        if values.len() >= value_count_max {
+        if values.len() >= max_value_count {
             return false;
         }
         values.insert(value.to_owned(), now);

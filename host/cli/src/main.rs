@@ -119,7 +119,7 @@ const INVALID_EXIT_CODE: u8 = 2;
 const TRANSIENT_EXIT_CODE: u8 = 75;
 
 fn main() -> ExitCode {
-    shell::complete_if_asked();
+    shell::handle_completion_request();
     let parsed = Arguments::command().try_get_matches();
     let matches = parsed.unwrap_or_else(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

@@ -216,7 +216,7 @@ async fn open_webhooks(config: &mut Config, connections: &Connections) -> crate:
 async fn build_host(config: &Config, connections: &Connections) -> crate::Result<Host> {
     let mut builder = host::builder_for_requests(Some(config), None)
         .decisions(config.decisions.clone())
-        .revisions(config.history.revisions_max)
+        .revisions(config.history.max_revisions)
         .store_limit(config.store.size_limit)
         .on_bad_definition(config.on_bad_definition)
         .start_without_modules();

@@ -40,8 +40,8 @@ impl CompletionsArguments {
 /// The environment variable by which a shell's completion script asks for completions. Its value is the shell's name.
 const COMPLETION_VARIABLE: &str = "ADMITTANCE_COMPLETE";
 
-/// If a shell's completion script has started the program, completes the command line and exits.
-pub(crate) fn complete_if_asked() {
+/// Completes the command line and exits, if a shell's completion script has started the program.
+pub(crate) fn handle_completion_request() {
     CompleteEnv::with_factory(crate::Arguments::command)
         .var(COMPLETION_VARIABLE)
         .complete();

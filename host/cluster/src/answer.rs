@@ -19,11 +19,11 @@ use crate::{Cluster, ForwardError};
 
 const BODY_LIMIT: usize = 32 << 20;
 
-const ATTEMPTS_MAX: u32 = 6;
+const MAX_ATTEMPTS: u32 = 6;
 
 /// The pause before a request is sent again, unless the API server names one.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiServerAnswer {
@@ -82,7 +82,7 @@ impl Cluster {
             let response = self.forward(request.clone()).await?;
             let status = response.status();
             let is_overloaded = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-            if is_overloaded && attempt < ATTEMPTS_MAX {
+            if is_overloaded && attempt < MAX_ATTEMPTS {
                 tokio::time::sleep(retry_pause(response.headers())).await;
                 attempt += 1;
                 continue;
@@ -143,7 +143,7 @@ impl Cluster {
 fn retry_pause(headers: &HeaderMap) -> Duration {
     let value = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     let seconds = value.and_then(|text| text.trim().parse().ok());
-    seconds.map_or(DEFAULT_PAUSE, Duration::from_secs).min(PAUSE_MAX)
+    seconds.map_or(DEFAULT_PAUSE, Duration::from_secs).min(MAX_PAUSE)
 }
 
 impl ApiServerAnswer {

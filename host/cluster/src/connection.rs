@@ -39,7 +39,7 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const PAGE_SIZE: u32 = 500;
 /// The maximum number of concurrent lookups.
-const CONCURRENT_REQUESTS_MAX: usize = 64;
+const MAX_CONCURRENT_REQUESTS: usize = 64;
 
 /// The API server: pooled connections and credentials. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
@@ -75,7 +75,7 @@ impl Connection {
         Ok(Self {
             client: Client::new(service, config.default_namespace.clone()),
             url: server_url(&config.cluster_url).into(),
-            permits: Arc::new(Semaphore::new(CONCURRENT_REQUESTS_MAX)),
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)),
             answers: Arc::new(watch::Sender::new(true)),
         })
     }
@@ -93,7 +93,7 @@ impl Connection {
         self.answers.subscribe()
     }
 
-    /// Sends a request when fewer than `CONCURRENT_REQUESTS_MAX` are in flight, and counts it in the metrics.
+    /// Sends a request when fewer than `MAX_CONCURRENT_REQUESTS` are in flight, and counts it in the metrics.
     pub(crate) async fn ask<T>(
         &self,
         verb: Verb,

@@ -14,7 +14,7 @@ use crate::{
 
 const CONTROLLER: &str = "admittance.dev/admittance";
 /// The maximum length of an event's note that the API server accepts, in bytes.
-const NOTE_LENGTH_MAX: usize = 1024;
+const MAX_NOTE_LENGTH: usize = 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl EventWriter {
                 EventType::Normal
             },
             reason: event.reason.to_owned(),
-            note: Some(shortened(&event.note, NOTE_LENGTH_MAX).into_owned()),
+            note: Some(shortened(&event.note, MAX_NOTE_LENGTH).into_owned()),
             action: event.action.to_owned(),
             secondary: event.related.map(object_reference),
         };

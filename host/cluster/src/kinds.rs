@@ -288,7 +288,7 @@ pub(crate) enum PageStart {
 }
 
 /// The maximum length of a page's position as text, in bytes.
-const PAGE_START_LENGTH_MAX: usize = 4096;
+const MAX_PAGE_START_LENGTH: usize = 4096;
 
 impl PageStart {
     pub(crate) fn page_from_cache(
@@ -308,7 +308,7 @@ impl PageStart {
 
     pub(crate) fn parse(text: &str) -> Result<Self, ClusterError> {
         let start = match text.split_at_checked(1) {
-            _ if text.len() > PAGE_START_LENGTH_MAX => None,
+            _ if text.len() > MAX_PAGE_START_LENGTH => None,
             Some(("c", key)) => key
                 .split_once('/')
                 .map(|(namespace, name)| Self::After(Key::new(Some(namespace), name))),
@@ -323,12 +323,12 @@ pub(crate) fn restart_error() -> ClusterError {
     ClusterError::Refused("the list cannot be continued there: begin with its first page".to_owned())
 }
 
-const NAME_LENGTH_MAX: usize = 253;
+const MAX_NAME_LENGTH: usize = 253;
 
 /// Checks a text from a plugin that becomes one segment of a URL path, so that the path cannot lead to another kind.
 fn check_segment(text: &str, noun: &str) -> Result<(), ClusterError> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
-    let is_valid = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH_MAX && text.bytes().all(is_letter);
+    let is_valid = !matches!(text, "" | "." | "..") && text.len() <= MAX_NAME_LENGTH && text.bytes().all(is_letter);
     if is_valid {
         Ok(())
     } else {
@@ -360,7 +360,7 @@ mod tests {
         ] {
             assert_eq!(check_segment(text, "name").is_ok(), expected, "{text:?}");
         }
-        assert!(check_segment(&"a".repeat(NAME_LENGTH_MAX + 1), "name").is_err());
+        assert!(check_segment(&"a".repeat(MAX_NAME_LENGTH + 1), "name").is_err());
     }
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
         ] {
             assert_eq!(PageStart::parse(&start.to_string()), Ok(start));
         }
-        let long = format!("s{}", "a".repeat(PAGE_START_LENGTH_MAX));
+        let long = format!("s{}", "a".repeat(MAX_PAGE_START_LENGTH));
         for text in ["", "c", "x", "ä", &long] {
             assert_eq!(PageStart::parse(text), Err(restart_error()), "{text}");
         }

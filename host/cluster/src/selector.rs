@@ -6,8 +6,8 @@ use admittance_admission::{
 
 // A plugin may send any label selector. A list compares each object with each requirement of the selector, such as
 // `app=web`. To keep that cheap, a selector has a maximum length and a maximum number of requirements.
-const LENGTH_MAX: usize = 4 << 10;
-const REQUIREMENTS_MAX: usize = 64;
+const MAX_LENGTH: usize = 4 << 10;
+const MAX_REQUIREMENTS: usize = 64;
 
 /// The label selector of a list, with the grammar and meaning of Kubernetes' `labels.Parse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,9 +43,9 @@ impl LabelBound {
 impl TextSelector {
     /// Parses a selector; empty text selects everything. The error is a sentence about the text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        if text.len() > LENGTH_MAX {
+        if text.len() > MAX_LENGTH {
             return Err(format!(
-                "the label selector has {} bytes; the limit is {LENGTH_MAX}",
+                "the label selector has {} bytes; the limit is {MAX_LENGTH}",
                 text.len()
             ));
         }
@@ -130,8 +130,8 @@ impl<'a> SelectorReader<'a> {
         }
         loop {
             self.read_requirement(&mut sets, &mut bounds)?;
-            if sets.len() + bounds.len() > REQUIREMENTS_MAX {
-                return Err(format!("it has more than {REQUIREMENTS_MAX} requirements"));
+            if sets.len() + bounds.len() > MAX_REQUIREMENTS {
+                return Err(format!("it has more than {MAX_REQUIREMENTS} requirements"));
             }
             match self.take() {
                 None => break,
@@ -386,11 +386,11 @@ mod tests {
             assert!(error.contains(message_part), "{text:?}: {error}");
             assert!(error.starts_with(&format!("the label selector `{text}` is invalid: ")));
         }
-        let longest_selector = vec!["!a"; REQUIREMENTS_MAX].join(",");
+        let longest_selector = vec!["!a"; MAX_REQUIREMENTS].join(",");
         TextSelector::parse(&longest_selector).unwrap();
         let error = TextSelector::parse(&format!("{longest_selector},b")).unwrap_err();
         assert!(error.ends_with("it has more than 64 requirements"), "{error}");
-        let error = TextSelector::parse(&format!("x in ({})", "a,".repeat(LENGTH_MAX))).unwrap_err();
+        let error = TextSelector::parse(&format!("x in ({})", "a,".repeat(MAX_LENGTH))).unwrap_err();
         assert_eq!(error, "the label selector has 8199 bytes; the limit is 4096");
         let long = "a".repeat(NAME_PART_LENGTH + 1);
         assert!(TextSelector::parse(&long).is_err());

@@ -22,9 +22,9 @@ use crate::{
 
 /// The time after which a watch is renewed, in seconds, so that a dead connection is noticed.
 const WATCH_SECONDS: u32 = 60;
-/// The pause after the first failure of a watch. It doubles with each further failure, up to `PAUSE_MAX`.
+/// The pause after the first failure of a watch. It doubles with each further failure, up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(crate) struct WatchView<V> {
@@ -59,7 +59,7 @@ impl WatchPace {
     pub(crate) fn new(connection: &Connection) -> Self {
         Self {
             answers: connection.answers(),
-            pauses: Backoff::new(FIRST_PAUSE, PAUSE_MAX),
+            pauses: Backoff::new(FIRST_PAUSE, MAX_PAUSE),
             has_expired: false,
         }
     }
@@ -249,11 +249,11 @@ mod tests {
     fn a_success_resets_the_pauses_between_attempts() {
         let mut pace = WatchPace {
             answers: watch::channel(true).1,
-            pauses: Backoff::new(FIRST_PAUSE, PAUSE_MAX),
+            pauses: Backoff::new(FIRST_PAUSE, MAX_PAUSE),
             has_expired: false,
         };
         let waits: Vec<_> = (0..12).map(|_| pace.pauses.pause_after_failure()).collect();
-        assert!(waits[0] < FIRST_PAUSE * 3 && waits[11] >= PAUSE_MAX, "{waits:?}");
+        assert!(waits[0] < FIRST_PAUSE * 3 && waits[11] >= MAX_PAUSE, "{waits:?}");
         pace.reset();
         assert!(pace.pauses.pause_after_failure() < FIRST_PAUSE * 3);
     }

@@ -15,11 +15,11 @@ const PAUSE_RANGE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration
 
 const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
 
-const LIMIT_COUNT_MAX: i64 = 1_000_000;
+const MAX_LIMIT_COUNT: i64 = 1_000_000;
 
 /// A limit in percent is calculated from at least this many requests, even if a step has had fewer. Otherwise, a single
 /// early failure could end the rollout.
-const REQUEST_COUNT_MIN: u64 = 100;
+const MIN_REQUEST_COUNT: u64 = 100;
 
 /// The gradual replacement of a stage's plugin by its candidate, which decides a growing share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -98,7 +98,7 @@ impl RolloutLimit {
         match self {
             Self::Count(limit) => limit,
             Self::Share(share) => request_count
-                .max(REQUEST_COUNT_MIN)
+                .max(MIN_REQUEST_COUNT)
                 .saturating_mul(share.parts_of_ten_thousand().into())
                 .div_ceil(Share::WHOLE.parts_of_ten_thousand().into()),
         }
@@ -179,7 +179,7 @@ fn read_limit(node: &Node<'_>) -> Option<RolloutLimit> {
     if node.json().is_string() {
         return node.parse().map(RolloutLimit::Share);
     }
-    let count = node.integer(1..=LIMIT_COUNT_MAX)?;
+    let count = node.integer(1..=MAX_LIMIT_COUNT)?;
     Some(RolloutLimit::Count(count.unsigned_abs()))
 }
 

@@ -203,14 +203,14 @@ pub struct HistoryConfig {
     /// The directory of the history. Default: the user's state directory.
     pub directory: Option<PathBuf>,
     /// The number of revisions that the history keeps. Default: 20.
-    pub revisions_max: usize,
+    pub max_revisions: usize,
 }
 
 impl Default for HistoryConfig {
     fn default() -> Self {
         Self {
             directory: None,
-            revisions_max: 20,
+            max_revisions: 20,
         }
     }
 }

@@ -82,7 +82,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     /// Fails with a reason if this front end has no servers that can be replaced.
     fn set_servers(&mut self, servers: Vec<UpstreamServer>) -> Result<(), &'static str>;
 
-    /// Returns a connection for reading lists of the upstream's objects; `None` if there is no control plane.
+    /// Returns a connection for reading lists of the upstream's objects; `None` without a control plane.
     ///
     /// # Errors
     ///

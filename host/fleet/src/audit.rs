@@ -13,7 +13,7 @@ mod watch;
 pub use auditor::{Auditor, JudgedObject};
 pub use client::{AuditClient, AuditedResource, DiscoveredResources, Pages};
 pub use finding::{AuditResult, AuditVerdict, Finding};
-pub use ledger::FINDINGS_MAX;
+pub use ledger::MAX_FINDINGS;
 pub use reports::ReportApi;
 pub use schedule::Audits;
 pub use status::{AuditConfig, AuditPass, AuditStatus};

@@ -24,14 +24,14 @@ use crate::{
 
 /// The time for which changes are collected before they are processed together.
 pub(crate) const PASS_PAUSE: Duration = Duration::from_millis(200);
-/// The pause before the first retry of a failed task. It grows up to `RETRY_PAUSE_MAX`.
+/// The pause before the first retry of a failed task. It grows up to `MAX_RETRY_PAUSE`.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_secs(1);
-pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
+pub(crate) const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// The interval at which a status gets new counts of calls. Each count covers the last 5 to 10 minutes.
 const COUNT_INTERVAL: Duration = Duration::from_secs(600);
 /// The interval at which a replica checks whether there is a leader.
 const LEADER_CHECK: Duration = Duration::from_secs(1);
-const CONCURRENT_WRITES_MAX: usize = 8;
+const MAX_CONCURRENT_WRITES: usize = 8;
 
 /// Takes part in the election. While this replica is the leader, writes the statuses of chains in the cluster, updates
 /// the webhook configurations, and audits existing objects.
@@ -217,7 +217,7 @@ impl Leader {
             .into_iter()
             .map(|write| write_status(write, self.events.clone()));
         let write_results: Vec<_> = stream::iter(writes)
-            .buffer_unordered(CONCURRENT_WRITES_MAX)
+            .buffer_unordered(MAX_CONCURRENT_WRITES)
             .collect()
             .await;
         let mut is_done = true;
@@ -320,5 +320,5 @@ pub(crate) async fn sleep_or_wait_forever(retry: Option<Duration>) {
 }
 
 pub(crate) fn backoff() -> Backoff {
-    Backoff::new(FIRST_RETRY_PAUSE, RETRY_PAUSE_MAX)
+    Backoff::new(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE)
 }

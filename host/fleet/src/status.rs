@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use self::conditions::{DefinitionConditions, StatusDefinition};
 use crate::{chains::EXCEPTION, leader::StatusPass};
 
-const MISTAKES_MAX: usize = 20;
+const MAX_MISTAKES: usize = 20;
 /// The maximum length of a message in a status, in bytes.
-const MESSAGE_LENGTH_MAX: usize = 1024;
+const MAX_MESSAGE_LENGTH: usize = 1024;
 
 // The fields with these three names are ignored when two statuses are compared.
 const REVISION: &str = "revision";
@@ -66,8 +66,8 @@ pub(crate) fn new_status(
                 .map(|rollouts| (ROLLOUTS.to_owned(), rollouts)),
         );
         if !mistakes.is_empty() {
-            let texts = mistakes.iter().map(|mistake| shortened(mistake, MESSAGE_LENGTH_MAX));
-            fields.insert("mistakes".to_owned(), texts.take(MISTAKES_MAX).collect());
+            let texts = mistakes.iter().map(|mistake| shortened(mistake, MAX_MESSAGE_LENGTH));
+            fields.insert("mistakes".to_owned(), texts.take(MAX_MISTAKES).collect());
         }
     }
     let differs = without_volatile_fields(&status) != without_volatile_fields(before);

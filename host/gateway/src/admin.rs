@@ -169,9 +169,9 @@ async fn create_token(call: Call<UserPath, Nothing, Json<NewToken>>) -> Result<J
     let Json(NewToken { expires_in }) = call.body;
     let lifetime = Duration::from_secs(expires_in);
     if !(SHORTEST_LIFETIME..=LONGEST_LIFETIME).contains(&lifetime) {
-        let (seconds_min, seconds_max) = (SHORTEST_LIFETIME.as_secs(), LONGEST_LIFETIME.as_secs());
+        let (min_seconds, max_seconds) = (SHORTEST_LIFETIME.as_secs(), LONGEST_LIFETIME.as_secs());
         return Err(ApiError::Malformed(format!(
-            "expiresIn is {expires_in}: write a number of seconds from {seconds_min} to {seconds_max}"
+            "expiresIn is {expires_in}: write a number of seconds from {min_seconds} to {max_seconds}"
         )));
     }
     let token = accounts.create_token(&call.client_name(), &user, lifetime).await?;

@@ -207,7 +207,7 @@ pub(crate) async fn mutate(
             selected_mutators: selected,
             // Gatekeeper has the same limit. In the worst case, each round lets only one more mutator take effect, and
             // one more round finds that the object does not change any more.
-            round_count_max: mutators.len() + 1,
+            max_round_count: mutators.len() + 1,
             metadata: &metadata,
         };
         run.mutate(&object, deadline)
@@ -236,7 +236,7 @@ impl AssignableMetadata {
 
 struct Run<'a> {
     selected_mutators: Vec<&'a Mutator>,
-    round_count_max: usize,
+    max_round_count: usize,
     metadata: &'a AssignableMetadata,
 }
 
@@ -250,7 +250,7 @@ impl Run<'_> {
         let hashes = RandomState::new();
         let mut previous = None;
         let mut changed = Vec::new();
-        for _ in 0..self.round_count_max {
+        for _ in 0..self.max_round_count {
             if !self.apply_round(&mut current, &mut growth, &mut changed)? {
                 return Ok(respond(object, current, &changed));
             }
@@ -261,7 +261,7 @@ impl Run<'_> {
         }
         let message = format!(
             "the mutators do not come to an end: after {} rounds the object still changes; look at {}",
-            self.round_count_max,
+            self.max_round_count,
             changed.join(", ")
         );
         Err(Failure::new(FailureKind::Error, message))

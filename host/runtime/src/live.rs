@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The maximum number of tables in memory. If there are this many, the next one waits until requests on old ones end.
-pub(crate) const TABLES_MAX: usize = 8;
+pub(crate) const MAX_TABLES: usize = 8;
 
 /// The reason why the newest definitions are not live, with the number of attempts so far and the time of the next one.
 #[derive(Clone, Debug)]
@@ -37,9 +37,9 @@ pub(crate) struct TableProblem {
 }
 
 /// The pause before the first retry after a temporary failure. Before each further retry, it doubles.
-const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
+const MIN_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause between two retries.
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
 impl TableProblem {
     pub(crate) fn of_bad_definitions(bad: &[BadDefinition], before: Option<&Self>) -> Option<Self> {
@@ -65,7 +65,7 @@ impl TableProblem {
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
         let next = error.is_transient().then(|| {
             let doublings = u32::try_from(attempts - 1).unwrap_or(u32::MAX).min(16);
-            let pause = (RETRY_PAUSE_MIN * 2_u32.pow(doublings)).min(RETRY_PAUSE_MAX);
+            let pause = (MIN_RETRY_PAUSE * 2_u32.pow(doublings)).min(MAX_RETRY_PAUSE);
             (Instant::now() + pause, Moment(Moment::now().0 + pause))
         });
         Self {
@@ -114,7 +114,7 @@ pub(crate) struct TableSlots(Arc<Semaphore>);
 
 impl Default for TableSlots {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(TABLES_MAX)))
+        Self(Arc::new(Semaphore::new(MAX_TABLES)))
     }
 }
 
@@ -122,12 +122,12 @@ impl TableSlots {
     pub(crate) async fn take(&self, patience: Duration) -> Result<tokio::sync::OwnedSemaphorePermit, Error> {
         match tokio::time::timeout(patience, self.0.clone().acquire_owned()).await {
             Ok(Ok(slot)) => Ok(slot),
-            _ => Err(Error::TooManyTables(TABLES_MAX)),
+            _ => Err(Error::TooManyTables(MAX_TABLES)),
         }
     }
 
     pub(crate) fn count(&self) -> usize {
-        TABLES_MAX.saturating_sub(self.0.available_permits())
+        MAX_TABLES.saturating_sub(self.0.available_permits())
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
     async fn a_ninth_table_in_memory_waits_for_a_slot() {
         let slots = TableSlots::default();
         let mut held_slots = Vec::new();
-        for count in 0..TABLES_MAX {
+        for count in 0..MAX_TABLES {
             assert_eq!(slots.count(), count);
             held_slots.push(slots.take(Duration::ZERO).await.unwrap());
         }

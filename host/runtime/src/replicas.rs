@@ -26,15 +26,15 @@ use crate::{
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time for which a replica that has just started waits for a target from the other replicas. If it gets none by
 /// then, it may be ready without a target.
-const TARGET_WAIT_MAX: Duration = Duration::from_secs(5);
+const MAX_TARGET_WAIT: Duration = Duration::from_secs(5);
 /// The time that a replica may prepare a change before the log says that the others wait for it.
 const SLOW_CHANGE_TIME: Duration = Duration::from_secs(10);
 /// The maximum length of a reported problem, in characters. The rest is cut off.
-const PROBLEM_LENGTH_MAX: usize = 1000;
+const MAX_PROBLEM_LENGTH: usize = 1000;
 /// The maximum number of rollouts in a report, which must fit into a Lease (256 KiB) or a ZooKeeper node (1 MiB).
-const ROLLOUTS_MAX: usize = 100;
+const MAX_ROLLOUTS: usize = 100;
 /// The maximum length of the reason of a reported rollout, in characters. The rest is cut off.
-const REASON_LENGTH_MAX: usize = 300;
+const MAX_REASON_LENGTH: usize = 300;
 
 /// Connects the replicas of an installation, so that each can read what the others report.
 #[async_trait]
@@ -118,7 +118,7 @@ impl Replicas {
     /// Returns whether this replica serves the table on which the replicas have agreed.
     pub fn is_ready(&self, host: &Host) -> bool {
         match self.view.lock().target {
-            None => self.start_time.elapsed() >= TARGET_WAIT_MAX,
+            None => self.start_time.elapsed() >= MAX_TARGET_WAIT,
             target => is_ready(target, host.hash()),
         }
     }
@@ -264,7 +264,7 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
         since: Moment::now(),
         problem: prepared
             .problem
-            .map(|problem| shortened(&problem, PROBLEM_LENGTH_MAX).into_owned()),
+            .map(|problem| shortened(&problem, MAX_PROBLEM_LENGTH).into_owned()),
         rollouts: bounded_rollouts(host.rollouts(), name),
     };
     if let Some(before) = before.as_ref().filter(|before| before.is_like(&report)) {
@@ -275,13 +275,13 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
 
 fn bounded_rollouts(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
     rollouts.sort_by_key(|rollout| Reverse(rollout.since));
-    rollouts.truncate(ROLLOUTS_MAX);
+    rollouts.truncate(MAX_ROLLOUTS);
     for rollout in &mut rollouts {
         rollout.replica.get_or_insert_with(|| name.to_owned());
         rollout.reason = rollout
             .reason
             .take()
-            .map(|reason| shortened(&reason, REASON_LENGTH_MAX).into_owned());
+            .map(|reason| shortened(&reason, MAX_REASON_LENGTH).into_owned());
     }
     rollouts
 }
@@ -315,8 +315,8 @@ mod tests {
             rollout
         };
         let report = bounded_rollouts((0..300).map(rollout).collect(), "web-1");
-        assert_eq!(report.len(), ROLLOUTS_MAX);
+        assert_eq!(report.len(), MAX_ROLLOUTS);
         assert_eq!(report[0].replica.as_deref(), Some("299"), "the newest");
-        assert_eq!(report[0].reason.as_ref().unwrap().len(), REASON_LENGTH_MAX);
+        assert_eq!(report[0].reason.as_ref().unwrap().len(), MAX_REASON_LENGTH);
     }
 }

@@ -5,7 +5,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The maximum number of concurrent compilations. There are two, so one long compilation does not delay all others.
-const COMPILATIONS_MAX: usize = 2;
+const MAX_COMPILATIONS: usize = 2;
 
 /// Limits how many compilations run concurrently. The limit applies only after the program has begun to serve requests.
 pub(crate) struct CompilationLimit {
@@ -24,7 +24,7 @@ impl Default for CompilationLimit {
     fn default() -> Self {
         Self {
             thread_pool: OnceLock::new(),
-            permits: Arc::new(Semaphore::new(COMPILATIONS_MAX)),
+            permits: Arc::new(Semaphore::new(MAX_COMPILATIONS)),
         }
     }
 }
@@ -96,7 +96,7 @@ mod tests {
         let compilation_limit = CompilationLimit::default();
         compilation_limit.enable(false);
         let mut permits = Vec::new();
-        for _ in 0..COMPILATIONS_MAX {
+        for _ in 0..MAX_COMPILATIONS {
             permits.push(compilation_limit.acquire().await);
         }
         let mut next = std::pin::pin!(compilation_limit.acquire());

@@ -43,12 +43,12 @@ const REFUSED_EXIT_CODE: u8 = 3;
 const ORPHANED_EXIT_CODE: i32 = 4;
 
 /// The maximum size of the code that a compiler process returns, in bytes. The code of Python's interpreter has 90 MiB.
-const ARTIFACT_MAX: u64 = 512 << 20;
+const MAX_ARTIFACT: u64 = 512 << 20;
 
 /// Begins the line with which a compiler process reports that it is not confined.
 const UNCONFINED_PREFIX: &str = "unconfined: ";
 
-const STDERR_MAX: u64 = 16 << 10;
+const MAX_STDERR: u64 = 16 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -194,12 +194,12 @@ pub(crate) async fn compile_in_child_process(
     };
     let (stdin, answer, stderr_tail) = tokio::join!(
         send_component,
-        read_at_most(stdout, ARTIFACT_MAX),
-        read_at_most(stderr, STDERR_MAX)
+        read_at_most(stdout, MAX_ARTIFACT),
+        read_at_most(stderr, MAX_STDERR)
     );
     let (answer, stderr_tail) = (answer.map_err(compiler_error)?, stderr_tail.map_err(compiler_error)?);
-    if answer.len() as u64 > ARTIFACT_MAX {
-        return Err(Error::CompileLimit(format!("{ARTIFACT_MAX} bytes of code")));
+    if answer.len() as u64 > MAX_ARTIFACT {
+        return Err(Error::CompileLimit(format!("{MAX_ARTIFACT} bytes of code")));
     }
     let status = child.wait().await.map_err(compiler_error)?;
     drop(stdin);
@@ -229,9 +229,9 @@ fn log_and_strip_notice(stderr_tail: &str) -> &str {
     rest
 }
 
-async fn read_at_most(pipe: impl AsyncRead + Unpin, size_max: u64) -> io::Result<Vec<u8>> {
+async fn read_at_most(pipe: impl AsyncRead + Unpin, max_size: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    pipe.take(size_max.saturating_add(1)).read_to_end(&mut bytes).await?;
+    pipe.take(max_size.saturating_add(1)).read_to_end(&mut bytes).await?;
     Ok(bytes)
 }
 

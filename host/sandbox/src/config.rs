@@ -13,9 +13,9 @@ pub struct SandboxConfig {
     /// follow. A call's slot reserves address space from the start, but takes memory only while in use. Default 256.
     pub calls_in_flight: u32,
     /// The maximum memory limit that a stage may set for its plugin, in bytes. Default 1 GiB.
-    pub memory_limit_max: usize,
+    pub max_memory_limit: usize,
     /// The maximum size of a module, in bytes. Default 32 MiB.
-    pub module_size_max: usize,
+    pub max_module_size: usize,
     /// A program that compiles modules: started with the argument `compile`, it must call [`compile`](crate::compile).
     /// It must be built with the same version of this crate. Default `None`: modules are compiled in this process.
     /// There, the complexity of modules is limited, but a compilation that exceeds its time cannot be stopped.
@@ -50,8 +50,8 @@ impl Default for SandboxConfig {
     fn default() -> Self {
         Self {
             calls_in_flight: 256,
-            memory_limit_max: 1 << 30,
-            module_size_max: 32 << 20,
+            max_memory_limit: 1 << 30,
+            max_module_size: 32 << 20,
             compiler: None,
             compile_memory: 2 << 30,
             compile_time: Duration::from_secs(60),

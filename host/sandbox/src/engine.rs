@@ -42,7 +42,7 @@ pub(crate) mod per_call {
 const RESIDENT_SIZES: (usize, usize) = (512 << 10, 64 << 10);
 
 /// The maximum number of concurrent preparations, which have slots of their own.
-const PREPARATIONS_MAX: u32 = 4;
+const MAX_PREPARATIONS: u32 = 4;
 
 /// Prepares, loads and runs plugins. A process needs only one sandbox. It is cheap to clone; the engine stops when the
 /// last clone and the last plugin are dropped.
@@ -86,7 +86,7 @@ impl Sandbox {
                 linker,
                 calls: Arc::new(Semaphore::new(config.calls_in_flight as usize)),
                 audits: Arc::new(Semaphore::new((config.calls_in_flight as usize / 2).max(1))),
-                preparations: Arc::new(Semaphore::new(PREPARATIONS_MAX as usize)),
+                preparations: Arc::new(Semaphore::new(MAX_PREPARATIONS as usize)),
                 compilation_limit: CompilationLimit::default(),
                 shared: SharedModules::default(),
                 compilations: AtomicU64::new(0),
@@ -143,7 +143,7 @@ fn start_engine(sandbox: &SandboxConfig) -> wasmtime::Result<Engine> {
 }
 
 fn pooling_config(sandbox: &SandboxConfig) -> Config {
-    let at_once = sandbox.calls_in_flight.saturating_add(PREPARATIONS_MAX);
+    let at_once = sandbox.calls_in_flight.saturating_add(MAX_PREPARATIONS);
     let is_measured = sandbox.meter.as_ref().is_some_and(|meter| meter.measures_memory);
     let resident = if is_measured { (0, 0) } else { RESIDENT_SIZES };
     let mut pool = PoolingAllocationConfig::new();
@@ -159,7 +159,7 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
         .max_memories_per_module(per_call::MEMORIES)
         .table_elements(per_call::TABLE_ELEMENTS)
         // The pool allows a page more than a plugin's memory limit, because a snapshot has a page more than the plugin.
-        .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE_SIZE))
+        .max_memory_size(sandbox.max_memory_limit.saturating_add(crate::store::PAGE_SIZE))
         // A slot keeps its memory pages when a call ends. If the next call is of the same plugin, the pages only have
         // to be reset, and need not be mapped again.
         .max_unused_warm_slots(at_once)

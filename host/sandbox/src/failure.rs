@@ -7,7 +7,7 @@ use wasmtime_wasi::I32Exit;
 
 use crate::store::{CallState, Violation};
 
-const STDERR_TAIL_MAX: usize = 500;
+const MAX_STDERR_TAIL: usize = 500;
 
 /// The text of wasmtime's error for a guest that passes too much data to the host. The type of the error is private, so
 /// only this text identifies the error. A test checks that wasmtime still uses it.
@@ -86,7 +86,7 @@ fn stderr_suffix(state: &CallState) -> String {
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))
         .collect::<Vec<_>>()
         .join("\n");
-    let skip = text.chars().count().saturating_sub(STDERR_TAIL_MAX);
+    let skip = text.chars().count().saturating_sub(MAX_STDERR_TAIL);
     let words: String = text.chars().skip(skip).collect();
     if words.is_empty() { words } else { format!(": {words}") }
 }

@@ -52,7 +52,7 @@ impl Sandbox {
     /// Fails when the module is not a plugin of an accepted version, has unknown imports, or exceeds a time limit.
     pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<ModuleInspection, Error> {
         let module = module.into();
-        check_bytes(&module, self.inner.config.module_size_max)?;
+        check_bytes(&module, self.inner.config.max_module_size)?;
         let work = PluginPreparation::new(self, "{}", &PluginConfig::default()).await?;
         on_blocking_thread(async move || {
             complexity::check(&module)?;

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The maximum number of characters that the message of a failure quotes from an error that the plugin returned.
-const OWN_ERROR_MAX: usize = 2000;
+const MAX_OWN_ERROR: usize = 2000;
 
 /// A configured plugin that is ready for calls. Each call runs in a new instance. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
@@ -279,7 +279,7 @@ impl PluginState {
     }
 
     fn own_error_failure(&self, message: String) -> Failure {
-        let message = shortened(&message, OWN_ERROR_MAX);
+        let message = shortened(&message, MAX_OWN_ERROR);
         Failure::new(FailureKind::Error, format!("the plugin returned an error: {message}"))
     }
 }

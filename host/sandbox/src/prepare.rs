@@ -70,7 +70,7 @@ impl Sandbox {
         config: &PluginConfig,
     ) -> Result<Prepared, Error> {
         let module = module.into();
-        check_bytes(&module, self.inner.config.module_size_max)?;
+        check_bytes(&module, self.inner.config.max_module_size)?;
         self.inner.check_limits(config)?;
         let shared = self.share(Digest::of_bytes(&module));
         let work = PluginPreparation::new(self, settings, config).await?;
@@ -119,10 +119,10 @@ impl Sandbox {
 
 impl SandboxInner {
     pub(crate) fn check_limits(&self, config: &PluginConfig) -> Result<(), Error> {
-        let (memory_limit, memory_limit_max) = (config.limits.memory, self.config.memory_limit_max);
-        if memory_limit > memory_limit_max {
+        let (memory_limit, max_memory_limit) = (config.limits.memory, self.config.max_memory_limit);
+        if memory_limit > max_memory_limit {
             Err(Error::Unusable(format!(
-                "a memory limit of {memory_limit} bytes is above this host's maximum of {memory_limit_max} bytes for a plugin"
+                "a memory limit of {memory_limit} bytes is above this host's maximum of {max_memory_limit} bytes for a plugin"
             )))
         } else {
             Ok(())

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The maximum memory in a snapshot, in bytes. Compilation needs several copies of it.
-const SNAPSHOT_MEMORY_MAX: usize = 64 << 20;
+const MAX_SNAPSHOT_MEMORY: usize = 64 << 20;
 
 /// The name of the instance through which wizer reads memories and globals.
 const ACCESS_INSTANCE: &str = "wasmtime:wizer/access";
@@ -136,7 +136,7 @@ impl SnapshotMemory {
             self.nonzero_size = self
                 .nonzero_size
                 .saturating_add(pages.count().saturating_mul(PAGE_SIZE));
-            let fits = self.nonzero_size <= SNAPSHOT_MEMORY_MAX;
+            let fits = self.nonzero_size <= MAX_SNAPSHOT_MEMORY;
             self.copy_decisions.insert(name.to_owned(), fits);
             fits
         });
@@ -144,10 +144,10 @@ impl SnapshotMemory {
     }
 
     pub(crate) fn check_size(&self) -> Result<(), Error> {
-        if self.nonzero_size > SNAPSHOT_MEMORY_MAX {
+        if self.nonzero_size > MAX_SNAPSHOT_MEMORY {
             let bytes = self.nonzero_size;
             return Err(Error::Unusable(format!(
-                "`configure` leaves {bytes} bytes of memory that are not zero, and at most {SNAPSHOT_MEMORY_MAX} can be kept for the \
+                "`configure` leaves {bytes} bytes of memory that are not zero, and at most {MAX_SNAPSHOT_MEMORY} can be kept for the \
                  calls; prepare less in it, such as only what the settings name, or overwrite with zeros what calls do \
                  not need"
             )));

@@ -16,7 +16,7 @@ const DATA_SIZE_UNIT: u64 = 64 << 10;
 
 /// Up to this size, wasmtime maps the data of a memory even if it has large gaps. Larger data is mapped only if
 /// segments fill at least half of it.
-const SPARSE_MAX: u64 = 16 << 20;
+const MAX_SPARSE: u64 = 16 << 20;
 
 /// The id of the sections of a component that contain core modules.
 const CORE_MODULE_SECTION: u8 = 1;
@@ -204,7 +204,7 @@ impl<'a> DataPart<'a> {
         // If data lies outside of the memory, the module fails when it is instantiated. This must stay so, and
         // therefore such data is not replaced with a filler.
         let fits = end <= memory.initial.saturating_mul(DATA_SIZE_UNIT);
-        let is_sparse = length > SPARSE_MAX && length / 2 > used_size;
+        let is_sparse = length > MAX_SPARSE && length / 2 > used_size;
         let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
             return Ok(None);
         };

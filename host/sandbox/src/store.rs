@@ -17,7 +17,7 @@ use crate::{
 pub(crate) const PAGE_SIZE: usize = 64 << 10;
 
 /// The maximum number of host resources in a call, such as streams and clocks. A typical call needs only a few.
-const HANDLES_MAX: usize = 256;
+const MAX_HANDLES: usize = 256;
 
 /// The number of bytes of lists and records that the host may copy out of a guest, in addition to the strings in them.
 const COPY_SLACK: usize = 64 << 10;
@@ -91,7 +91,7 @@ impl CallState {
             preparing,
         } = call;
         let mut table = ResourceTable::new();
-        table.set_max_capacity(HANDLES_MAX);
+        table.set_max_capacity(MAX_HANDLES);
         let state = Self {
             sandbox: Arc::clone(sandbox),
             grants: Arc::clone(grants),
@@ -119,7 +119,7 @@ impl CallState {
         let mut store = Store::new(&sandbox.engine, state);
         store.limiter(|state| &mut state.memory);
         store.set_hostcall_fuel(limits.output.saturating_add(COPY_SLACK));
-        store.set_max_component_handles(HANDLES_MAX);
+        store.set_max_component_handles(MAX_HANDLES);
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |context| {
             if let Some(limit) = processor_time

@@ -21,7 +21,7 @@ use rustix::fs::OFlags;
 use crate::Stamp;
 
 /// The maximum number of attempts to read a file that changes while it is read.
-const ATTEMPTS_MAX: u32 = 20;
+const MAX_ATTEMPTS: u32 = 20;
 /// The pause before the next attempt to read a file.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -95,7 +95,7 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
 /// Fails if the file cannot be opened or read: with [`io::ErrorKind::FileTooLarge`] if it is larger than the limit, and
 /// with [`io::ErrorKind::ResourceBusy`] if it keeps changing.
 pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
-    for attempt in 0..ATTEMPTS_MAX {
+    for attempt in 0..MAX_ATTEMPTS {
         if attempt > 0 {
             std::thread::sleep(RETRY_PAUSE);
         }

@@ -174,7 +174,7 @@ pub(crate) struct DigestCache {
 const TIMESTAMP_COARSENESS: Duration = Duration::from_secs(2);
 
 /// A file larger than this many bytes is not read. It counts as changed if its stamp has changed.
-const DIGESTED_SIZE_MAX: u64 = 256 << 20;
+const MAX_DIGESTED_SIZE: u64 = 256 << 20;
 
 impl DigestCache {
     fn begin(&mut self) {
@@ -193,7 +193,7 @@ impl DigestCache {
             self.next.insert(path.to_owned(), (stamp, *digest));
             return Ok(*digest);
         }
-        if metadata.len() > DIGESTED_SIZE_MAX {
+        if metadata.len() > MAX_DIGESTED_SIZE {
             self.next.insert(path.to_owned(), (stamp, stamp.digest()));
             return Ok(stamp.digest());
         }
@@ -202,7 +202,7 @@ impl DigestCache {
         let mut file = file::open(path)?;
         // The path may by now lead to another file than before, so the stamp is taken from the open file.
         let stamp = Stamp::from_metadata(&file.metadata()?);
-        let digest = hash_content(&mut (&mut file).take(DIGESTED_SIZE_MAX))?;
+        let digest = hash_content(&mut (&mut file).take(MAX_DIGESTED_SIZE))?;
         if stamp.is_settled(now) {
             self.next.insert(path.to_owned(), (stamp, digest));
         }

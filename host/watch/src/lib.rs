@@ -54,7 +54,7 @@ impl Default for WatchConfig {
 }
 
 /// A check is delayed by at most this multiple of [`WatchConfig::debounce`] or [`WatchConfig::hold`].
-const DELAY_FACTOR_MAX: u32 = 10;
+const MAX_DELAY_FACTOR: u32 = 10;
 
 /// A check that finds a change is repeated until it finds no further change, because a program may still be changing
 /// files. The pause between two of these checks is [`WatchConfig::settle`] times this number.
@@ -156,7 +156,7 @@ impl Watch {
     /// Repeats the check until two checks in a row find the same content, but gives up after a while. Returns what the
     /// last check found.
     async fn check_until_quiet(&self, mut previous: Fingerprint) -> Fingerprint {
-        let deadline = Instant::now() + self.config.hold * DELAY_FACTOR_MAX;
+        let deadline = Instant::now() + self.config.hold * MAX_DELAY_FACTOR;
         loop {
             tokio::time::sleep(self.config.settle * RECHECK_FACTOR).await;
             let current = self.check_files().await;
@@ -182,7 +182,7 @@ impl Watch {
                 } else {
                     (self.config.debounce, self.config.debounce)
                 };
-                let quiet_deadline = (Instant::now() + pause).min(started + patience * DELAY_FACTOR_MAX);
+                let quiet_deadline = (Instant::now() + pause).min(started + patience * MAX_DELAY_FACTOR);
                 if timeout_at(quiet_deadline, self.signal.notify.notified()).await.is_err() {
                     break;
                 }

@@ -5,7 +5,7 @@ use std::{
 };
 
 /// The maximum number of symbolic links that are followed in one path, which is Linux's limit.
-const LINKS_MAX: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Returns the directories on the way to this path, including the way through symbolic links. A change in any of these
 /// directories may alter what the path leads to.
@@ -38,7 +38,7 @@ fn collect_directories(path: &Path, directories: &mut BTreeSet<PathBuf>) {
             directories.insert(directory.clone());
             links += 1;
             match std::fs::read_link(&next) {
-                Ok(target) if links <= LINKS_MAX => push_parts(&mut rest, &target),
+                Ok(target) if links <= MAX_LINKS => push_parts(&mut rest, &target),
                 _ => return,
             }
             continue;

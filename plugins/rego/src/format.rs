@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use regorus::Value;
 
 /// The maximum width and precision that a verb may have. Go limits them too.
-const WIDTH_MAX: usize = 10_000;
+const MAX_WIDTH: usize = 10_000;
 
 pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     let mut arguments = arguments.iter();
@@ -278,7 +278,7 @@ impl VerbFormat {
 fn read_number(text: &str) -> (usize, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
-    (digits.parse().unwrap_or(0).min(WIDTH_MAX), rest)
+    (digits.parse().unwrap_or(0).min(MAX_WIDTH), rest)
 }
 
 /// Formats a number as Go's `%g` does: as the shortest text, with an exponent if the exponent is below -4 or above 5.

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, iter::Peekable, str::Chars};
 
 /// The limit for comparing two globs, which is the product of their numbers of parts. If two globs exceed the limit,
 /// the result of the call is undefined.
-const PAIRS_MAX: usize = 1 << 20;
+const MAX_PAIRS: usize = 1 << 20;
 
 struct GlobPart {
     ranges: Vec<(char, char)>,
@@ -26,7 +26,7 @@ impl GlobPart {
 /// Returns whether any text matches both globs; `None` if one of them is invalid, or if they are too long to compare.
 pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     let (one, other) = (parse_parts(one)?, parse_parts(other)?);
-    if one.len().saturating_mul(other.len()) > PAIRS_MAX {
+    if one.len().saturating_mul(other.len()) > MAX_PAIRS {
         return None;
     }
     // The states that were reached. A state consists of the position in each of the two globs, and whether the text has

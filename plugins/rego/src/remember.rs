@@ -18,7 +18,7 @@ use self::definitions::{PureFunction, PureFunctions};
 use crate::{policy::ModuleScope, walk};
 
 /// The maximum number of cached results of functions.
-const RESULTS_MAX: usize = 1000;
+const MAX_RESULTS: usize = 1000;
 
 const ARGUMENT: &str = "__argument";
 
@@ -57,7 +57,7 @@ impl RememberedFunctions {
             ..
         } = &mut *state;
         engine.set_input(input.clone());
-        if results.len() > RESULTS_MAX {
+        if results.len() > MAX_RESULTS {
             results.clear();
         }
         results.retain(|(index, _), _| functions.get(*index).is_some_and(|function| !function.reads_input));

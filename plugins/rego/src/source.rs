@@ -19,7 +19,7 @@ use regorus::{Engine, PolicyLengthConfig};
 use crate::{functions, policy, walk};
 
 /// The maximum length of a line of a module, in characters. Lines of generated policies are long.
-const LINE_LENGTH_MAX: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
+const MAX_LINE_LENGTH: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 
 /// The field of the input that contains the inventory. `data.inventory` in a module is replaced by this field.
 pub(crate) const INVENTORY_FIELD: &str = "__inventory";
@@ -42,7 +42,7 @@ pub(crate) fn new_engine(is_v0: bool) -> Engine {
     let mut engine = Engine::new();
     engine.set_rego_v0(is_v0);
     engine.set_policy_length_config(PolicyLengthConfig {
-        max_col: LINE_LENGTH_MAX,
+        max_col: MAX_LINE_LENGTH,
         ..PolicyLengthConfig::default()
     });
     engine
@@ -69,7 +69,7 @@ struct RegoToken {
 fn tokenize(path: &str, text: &str) -> Option<Vec<RegoToken>> {
     let source = Source::from_contents(path.to_owned(), text.to_owned()).ok()?;
     let mut lexer = Lexer::new(&source);
-    lexer.set_max_col(LINE_LENGTH_MAX);
+    lexer.set_max_col(MAX_LINE_LENGTH);
     let mut tokens = Vec::new();
     loop {
         let token = lexer.next_token().ok()?;

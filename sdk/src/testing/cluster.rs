@@ -109,7 +109,7 @@ pub(crate) fn list(
 }
 
 pub(crate) fn list_page(request: &PageRequest) -> Result<Page, Error> {
-    const PAGE_MAX: u32 = 500;
+    const MAX_PAGE: u32 = 500;
     let all = list(
         &request.api_version,
         &request.kind,
@@ -119,8 +119,8 @@ pub(crate) fn list_page(request: &PageRequest) -> Result<Page, Error> {
     let parsed = request.continue_.as_deref().unwrap_or("0").parse::<usize>();
     let start = parsed.map_err(|_| Error::Refused("`continue` is not from a page".to_owned()))?;
     let limit = match request.limit {
-        1..PAGE_MAX => request.limit,
-        _ => PAGE_MAX,
+        1..MAX_PAGE => request.limit,
+        _ => MAX_PAGE,
     };
     let end = start.saturating_add(limit as usize);
     let masks: Vec<Vec<&str>> = match request.fields.as_slice() {

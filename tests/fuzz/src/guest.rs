@@ -15,7 +15,7 @@ use crate::{
 const ANSWER_ADDRESS: usize = 2048;
 /// The maximum length of an input. A longer input is cut off, because in the guest's memory, it would overwrite data
 /// that the host has written.
-const INPUT_LENGTH_MAX: usize = 16 << 10;
+const MAX_INPUT_LENGTH: usize = 16 << 10;
 
 /// Runs a guest whose answer consists of the bytes of the input. In such an answer, the pointers to lists and strings
 /// are arbitrary. Checks that the host either reads the answer or reports a failure, and that the resulting object
@@ -28,7 +28,7 @@ pub fn guest(input: &[u8]) {
         let mut request = request.clone();
         // The guest finds the input in its request, as the name. A name has to be a string, so the input is written in
         // hexadecimal digits.
-        let cut = &input[..input.len().min(INPUT_LENGTH_MAX)];
+        let cut = &input[..input.len().min(MAX_INPUT_LENGTH)];
         request.name = cut.iter().map(|byte| format!("{byte:02x}")).collect();
         judge(chain, &request);
     });

@@ -9,7 +9,7 @@ use crate::block_on;
 
 /// The maximum size of an object after a hook has changed it. It is a little more than the size limit for the answer of
 /// a hook, which contains the object or a patch.
-const OBJECT_SIZE_MAX: usize = 64 << 20;
+const MAX_OBJECT_SIZE: usize = 64 << 20;
 
 pub(crate) fn chain(hook: impl Hook) -> Chain {
     let mut stage = Stage::new("fuzz", hook);
@@ -35,7 +35,7 @@ pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
         assert_eq!(request.object, outcome.object);
         return outcome;
     };
-    assert!(after.text().len() <= OBJECT_SIZE_MAX);
+    assert!(after.text().len() <= MAX_OBJECT_SIZE);
     let parsed = Object::parse(after.text()).expect("the object that comes out can be read");
     assert_eq!(&parsed, after);
     let identity = |object: &Object| {

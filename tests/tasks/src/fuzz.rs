@@ -28,7 +28,7 @@ const INPUT_TIMEOUT_SECONDS: u32 = 30;
 /// The maximum length of generated inputs, in bytes. libFuzzer takes longer to mutate longer inputs.
 const MAX_INPUT_LENGTH: u32 = 8192;
 
-const LOG_LINES_MAX: usize = 40;
+const MAX_LOG_LINES: usize = 40;
 
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
@@ -174,7 +174,7 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     }
     let lines: Vec<&str> = log_text.lines().collect();
     let last = lines
-        .get(lines.len().saturating_sub(LOG_LINES_MAX)..)
+        .get(lines.len().saturating_sub(MAX_LOG_LINES)..)
         .unwrap_or_default();
     eprintln!(
         "{}\n==> {target} FAILED. Try the input again with `cargo task fuzz {target} -- {}/<file>`",

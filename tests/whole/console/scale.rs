@@ -14,7 +14,7 @@ use crate::{
 const DECISION_COUNT: usize = 10_000;
 
 /// The maximum size in bytes of a page with a list.
-const PAGE_SIZE_MAX: u64 = 200_000;
+const MAX_PAGE_SIZE: u64 = 200_000;
 
 /// Fills the log with decisions, of which a tenth are denials.
 async fn fill_decision_log(server: &Server) {
@@ -61,7 +61,7 @@ async fn console_pages_stay_small_with_a_full_decision_log() {
     }
     // Every page stays below the size limit, although the log is full.
     let largest = figures.iter().map(|page| page["bytes"].as_u64().unwrap()).max();
-    assert!(largest < Some(PAGE_SIZE_MAX), "{figures:#?}");
+    assert!(largest < Some(MAX_PAGE_SIZE), "{figures:#?}");
     let figures = serde_json::to_string_pretty(&json!(figures)).unwrap();
     fs::create_dir_all(artefact_directory()).unwrap();
     fs::write(artefact_directory().join("times.json"), figures).unwrap();

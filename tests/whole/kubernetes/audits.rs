@@ -433,9 +433,9 @@ async fn slow_audits_report_findings_before_they_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
     /// The time within which 20,000 objects of 1.6 kB each must be audited.
-    const SECONDS_MAX: f64 = 60.0;
+    const MAX_SECONDS: f64 = 60.0;
     /// The maximum resident memory of the program during the audit, in bytes.
-    const MEMORY_MAX: u64 = 200_000_000;
+    const MAX_MEMORY: u64 = 200_000_000;
     let is_soak = changes_of_soak().is_some();
     let objects = if is_soak { 20_000 } else { 1_200 };
     let setting = Setting::new();
@@ -479,7 +479,7 @@ async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
     assert_eq!(audit(&server.program).await["objects"]["denied"], objects / 10);
     if is_soak {
         assert!(
-            seconds < SECONDS_MAX && peak_memory < MEMORY_MAX,
+            seconds < MAX_SECONDS && peak_memory < MAX_MEMORY,
             "{seconds} s, {peak_memory} bytes"
         );
     }

@@ -22,7 +22,7 @@ const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
 /// A replica that has prepared a new table must soon serve it. In the time between, the replica may renew its Lease at
 /// most this many times.
-const LATE_RENEWALS_MAX: usize = 2;
+const MAX_LATE_RENEWALS: usize = 2;
 
 fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
     lease["metadata"]["annotations"][format!("admittance.dev/{name}")].as_str()
@@ -109,7 +109,7 @@ fn check_order(setting: &Setting) -> usize {
             let renewals = late_renewals.entry(name.clone()).or_default();
             *renewals += 1;
             assert!(
-                *renewals <= LATE_RENEWALS_MAX,
+                *renewals <= MAX_LATE_RENEWALS,
                 "{name} has {target:?} and does not serve it"
             );
         }

@@ -107,10 +107,10 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
 fn check_range<T: PartialOrd + From<u8> + std::fmt::Display>(
     name: &str,
     value: T,
-    value_max: T,
+    max_value: T,
 ) -> Result<T, ApiError> {
-    if value < T::from(1) || value > value_max {
-        return Err(ApiError::Malformed(format!("{name}: write 1 to {value_max}")));
+    if value < T::from(1) || value > max_value {
+        return Err(ApiError::Malformed(format!("{name}: write 1 to {max_value}")));
     }
     Ok(value)
 }

@@ -135,7 +135,7 @@ impl HttpGrant {
             fix = format!("remove {name}, which names another method or path than the request's own");
         }
         let mut request_text = format!("{method} {path}");
-        crate::verdict::shorten(&mut request_text, REQUEST_TEXT_SIZE_MAX);
+        crate::verdict::shorten(&mut request_text, MAX_REQUEST_TEXT_SIZE);
         Err(format!(
             "{sender} sends a request to `{origin}` without permission ({request_text}); {fix}"
         ))
@@ -143,7 +143,7 @@ impl HttpGrant {
 }
 
 /// The maximum size of a method and its path in an error message, in bytes. Longer ones are cut.
-const REQUEST_TEXT_SIZE_MAX: usize = 200;
+const MAX_REQUEST_TEXT_SIZE: usize = 200;
 
 /// A prefix of URL paths. `/v1/` includes every path below it; `/v1` also includes itself, but not `/v10`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,9 +237,9 @@ impl HttpRequest {
     ///
     /// Returns [`HttpError::Invalid`] if no request can be sent to the URL.
     pub fn parse(method: impl Into<String>, text: &str) -> Result<(Self, HttpOrigin), HttpError> {
-        if text.len() > URL_SIZE_MAX {
+        if text.len() > MAX_URL_SIZE {
             return Err(HttpError::Invalid(format!(
-                "the URL has {} bytes; the limit is {URL_SIZE_MAX}",
+                "the URL has {} bytes; the limit is {MAX_URL_SIZE}",
                 text.len()
             )));
         }
@@ -280,7 +280,7 @@ impl HttpRequest {
     }
 }
 
-const URL_SIZE_MAX: usize = 16 << 10;
+const MAX_URL_SIZE: usize = 16 << 10;
 
 const REQUEST_TIME_SHARE: f64 = 0.9;
 

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::{Mode, keywords};
 
 /// The maximum number of log lines that the trace keeps of one hook call.
-const LINES_MAX: usize = 256;
+const MAX_LINES: usize = 256;
 /// The maximum total size of the log lines that the trace keeps of one hook call, in bytes.
-const LINES_SIZE_MAX: usize = 64 << 10;
+const MAX_LINES_SIZE: usize = 64 << 10;
 
 /// The severity of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,7 +68,7 @@ impl LogLine {
     pub fn keep(self) {
         change_notes(|notes| {
             let size = self.context.len() + self.message.len();
-            if notes.lines.len() < LINES_MAX && notes.bytes + size <= LINES_SIZE_MAX {
+            if notes.lines.len() < MAX_LINES && notes.bytes + size <= MAX_LINES_SIZE {
                 notes.bytes += size;
                 notes.lines.push(self);
             }
@@ -153,12 +153,12 @@ mod tests {
     #[tokio::test]
     async fn the_log_lines_of_a_call_are_limited_in_number_and_size() {
         let ((), many, _) = run_with_notes(Mode::Enforce, async {
-            (0..2 * LINES_MAX).for_each(|_| line("a").keep())
+            (0..2 * MAX_LINES).for_each(|_| line("a").keep())
         })
         .await;
-        assert_eq!(many.len(), LINES_MAX);
+        assert_eq!(many.len(), MAX_LINES);
         let ((), long, _) = run_with_notes(Mode::Enforce, async {
-            (0..3).for_each(|_| line(&"a".repeat(LINES_SIZE_MAX / 2)).keep())
+            (0..3).for_each(|_| line(&"a".repeat(MAX_LINES_SIZE / 2)).keep())
         })
         .await;
         assert_eq!(long.len(), 2);

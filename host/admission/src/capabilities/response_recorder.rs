@@ -6,8 +6,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{ClusterKind, HttpAnswer};
 
-const ENTRIES_MAX: usize = 256;
-const SIZE_MAX: usize = 1 << 20;
+const MAX_ENTRIES: usize = 256;
+const MAX_SIZE: usize = 1 << 20;
 
 /// The responses that plugins received during one admission request. Clones share the recording.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl RecordedResponses {
     /// and counts the entry in `missed`.
     pub(super) fn make_room(&mut self, size: usize) -> bool {
         let entries = self.http.len() + self.objects.len();
-        let fits = entries < ENTRIES_MAX && self.bytes.saturating_add(size) <= SIZE_MAX;
+        let fits = entries < MAX_ENTRIES && self.bytes.saturating_add(size) <= MAX_SIZE;
         if fits {
             self.bytes += size;
         } else {
@@ -71,16 +71,16 @@ mod tests {
     fn a_recorder_counts_entries_that_do_not_fit() {
         let kind = ClusterKind::new("v1", "Node");
         let recorder = ResponseRecorder::default();
-        let half: Arc<str> = "a".repeat(SIZE_MAX / 2).into();
-        let other: Arc<str> = "b".repeat(SIZE_MAX / 2).into();
+        let half: Arc<str> = "a".repeat(MAX_SIZE / 2).into();
+        let other: Arc<str> = "b".repeat(MAX_SIZE / 2).into();
         recorder.record_objects(&kind, [half.clone(), other, half, "c".into()]);
         let recorded = recorder.take();
         assert_eq!((recorded.objects.len(), recorded.missed), (2, 1));
-        for number in 0..=ENTRIES_MAX {
+        for number in 0..=MAX_ENTRIES {
             recorder.record_objects(&kind, [number.to_string().into()]);
         }
         let recorded = recorder.take();
-        assert_eq!((recorded.objects.len(), recorded.missed), (ENTRIES_MAX, 1));
+        assert_eq!((recorded.objects.len(), recorded.missed), (MAX_ENTRIES, 1));
         assert_eq!(recorder.take(), RecordedResponses::default());
     }
 }

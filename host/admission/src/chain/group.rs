@@ -115,14 +115,14 @@ impl HookGroup {
         let mut denial = self.denial.clone();
         // A denial loses all its details if they are larger than the limit. To prevent this, the messages of all
         // members together get half of the limit. Each member gets an equal share, and a longer message is shortened.
-        let message_size_max = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
+        let max_message_size = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
         for ((name, _), answer) in self.members.iter().zip(answers) {
             let mut message = match answer {
                 None | Some(MemberAnswer::Allowed) => continue,
                 Some(MemberAnswer::Denied(denial)) => denial.to_string(),
                 Some(MemberAnswer::Failed(failure)) => failure.to_string(),
             };
-            shorten(&mut message, message_size_max);
+            shorten(&mut message, max_message_size);
             denial.add_cause(Some(&format!("{}.{name}", self.field)), message);
         }
         denial

@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 use crate::{PointerPattern, patch::pointer::MemberTexts};
 
 /// The maximum number of JSON Pointers from which a field mask is created.
-const POINTERS_MAX: usize = 64;
+const MAX_POINTERS: usize = 64;
 
 /// The maximum number of segments in a JSON Pointer of a field mask.
-const SEGMENTS_MAX: usize = 32;
+const MAX_SEGMENTS: usize = 32;
 
 /// The segment of a pointer that selects every element of a list.
 const EACH_ELEMENT: &str = "*";
@@ -35,9 +35,9 @@ impl FieldMask {
         for (count, text) in pointers.into_iter().enumerate() {
             let PointerPattern(pointer) = text.parse().map_err(|error: crate::PointerError| error.to_string())?;
             let segments = pointer.segments();
-            if count == POINTERS_MAX || segments.len() > SEGMENTS_MAX {
+            if count == MAX_POINTERS || segments.len() > MAX_SEGMENTS {
                 return Err(format!(
-                    "there are more than {POINTERS_MAX} fields, or one has more than {SEGMENTS_MAX} segments"
+                    "there are more than {MAX_POINTERS} fields, or one has more than {MAX_SEGMENTS} segments"
                 ));
             }
             if segments.is_empty() {
@@ -185,11 +185,11 @@ mod tests {
         assert!(mask(&[]).selects_all() && !mask(&[]).is_metadata());
         assert!(mask(&["/metadata/labels"]).is_metadata());
         assert!(!mask(&["/metadata/labels", "/spec"]).is_metadata());
-        let deep = "/a".repeat(SEGMENTS_MAX + 1);
+        let deep = "/a".repeat(MAX_SEGMENTS + 1);
         for (pointers, expected) in [
             (vec!["spec"], "`spec` is not a JSON Pointer"),
             (vec![deep.as_str()], "32 segments"),
-            (vec!["/a"; POINTERS_MAX + 1], "more than 64 fields"),
+            (vec!["/a"; MAX_POINTERS + 1], "more than 64 fields"),
         ] {
             let error = FieldMask::new(pointers).unwrap_err();
             assert!(error.contains(expected), "{error}");

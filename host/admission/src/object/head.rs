@@ -144,17 +144,17 @@ fn parse_part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 fn value_length(text: &[u8]) -> Option<usize> {
     /// The maximum nesting of a value that this function skips. If a value nests more deeply, the slower parser handles
     /// the text, because `serde_json` refuses more than 128 levels.
-    const DEPTH_MAX: usize = 100;
+    const MAX_DEPTH: usize = 100;
     /// The maximum number of digits in a number that this function skips. If a number has more digits, the slower
     /// parser handles the text, because the number may be out of range: the largest double has 309 digits.
-    const DIGITS_MAX: usize = 300;
+    const MAX_DIGITS: usize = 300;
     let mut rest = text;
     let mut depth = 0_usize;
     loop {
         let (&byte, after) = rest.split_first()?;
         rest = match byte {
             b'"' => bytes_after_string(after)?,
-            b'{' | b'[' if depth == DEPTH_MAX => return None,
+            b'{' | b'[' if depth == MAX_DEPTH => return None,
             b'{' | b'[' => {
                 depth += 1;
                 rest = after;
@@ -168,7 +168,7 @@ fn value_length(text: &[u8]) -> Option<usize> {
                 let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
                 let digits = after.iter().take_while(|byte| is_digit(byte)).count();
                 let after = after.get(digits..)?;
-                if digits > DIGITS_MAX || matches!(after.first(), Some(b'e' | b'E')) {
+                if digits > MAX_DIGITS || matches!(after.first(), Some(b'e' | b'E')) {
                     return None;
                 }
                 after
@@ -330,7 +330,7 @@ visit_anything!(
     {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueKeys, A::Error> {
             // Up to this many keys of an object are compared one by one, because that is faster than hashing them.
-            const COMPARED_KEYS_MAX: usize = 16;
+            const MAX_COMPARED_KEYS: usize = 16;
             let mut compared_keys: Vec<Cow<'de, str>> = Vec::new();
             let mut hashed_keys = HashSet::new();
             while let Some((MemberKey(key), UniqueKeys)) = map.next_entry::<MemberKey<'de>, UniqueKeys>()? {
@@ -340,7 +340,7 @@ visit_anything!(
                         "duplicate key `{key}` in an object; remove one of them"
                     )));
                 }
-                if compared_keys.len() < COMPARED_KEYS_MAX {
+                if compared_keys.len() < MAX_COMPARED_KEYS {
                     compared_keys.push(key);
                 } else {
                     hashed_keys.insert(key);

@@ -35,7 +35,7 @@ pub(crate) enum TreeNode<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TreeMembers<'a> {
     entries: Vec<(Cow<'a, str>, Option<TreeNode<'a>>)>,
-    /// The positions of the members after the first [`TreeMembers::UNINDEXED_MAX`], by key. Without this index, finding
+    /// The positions of the members after the first [`TreeMembers::MAX_UNINDEXED`], by key. Without this index, finding
     /// one of many members would be slow.
     index: HashMap<Cow<'a, str>, usize>,
     height: usize,
@@ -316,12 +316,12 @@ fn parse_index(token: &Token<'_>, length: usize, end: ValueEnd) -> Result<usize,
 
 impl<'a> TreeMembers<'a> {
     /// Up to this many members of an object, a linear search is used, because it is faster than hashing.
-    const UNINDEXED_MAX: usize = 32;
+    const MAX_UNINDEXED: usize = 32;
 
     fn position(&self, name: &str) -> Option<usize> {
         self.entries
             .iter()
-            .take(Self::UNINDEXED_MAX)
+            .take(Self::MAX_UNINDEXED)
             .position(|(key, _)| key == name)
             .or_else(|| self.index.get(name).copied())
     }
@@ -342,7 +342,7 @@ impl<'a> TreeMembers<'a> {
     }
 
     fn push(&mut self, name: Cow<'a, str>, value: TreeNode<'a>) {
-        if self.entries.len() >= Self::UNINDEXED_MAX {
+        if self.entries.len() >= Self::MAX_UNINDEXED {
             self.index.insert(name.clone(), self.entries.len());
         }
         self.entries.push((name, Some(value)));

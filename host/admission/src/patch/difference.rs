@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The maximum total length of the paths in a computed patch, in bytes. Each operation repeats the keys on its path.
-pub(crate) const PATHS_SIZE_MAX: usize = 1 << 20;
+pub(crate) const MAX_PATHS_SIZE: usize = 1 << 20;
 
 impl Patch {
     /// Computes the patch that turns `before` into `after`. It has one operation for each changed value. If it would
@@ -87,7 +87,7 @@ impl PatchDifference {
         value: Option<&Value>,
     ) -> Option<()> {
         self.paths_size += self.path.len();
-        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths_size > PATHS_SIZE_MAX {
+        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths_size > MAX_PATHS_SIZE {
             return None;
         }
         let value = to_raw_value(value.unwrap_or(&Value::Null)).ok()?;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, value::RawValue};
 use crate::{
     Object, ObjectError, Patch, PatchError,
     object::tree::{PatchBudget, TreeNode},
-    patch::difference::PATHS_SIZE_MAX,
+    patch::difference::MAX_PATHS_SIZE,
     patch::{OperationAction, PatchOperation},
 };
 
@@ -151,7 +151,7 @@ impl<'a> MergeOperations<'a> {
 
     fn push(&mut self, action: OperationAction) -> Result<(), PatchError> {
         self.paths += self.path.len();
-        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths > PATHS_SIZE_MAX {
+        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths > MAX_PATHS_SIZE {
             return Err(self.too_large());
         }
         let path = self.path.clone();

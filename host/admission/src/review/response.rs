@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The maximum length of an invalid annotation key in the log, in bytes. A longer key is cut.
-const LOGGED_KEY_SIZE_MAX: usize = 128;
+const MAX_LOGGED_KEY_SIZE: usize = 128;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -342,7 +342,7 @@ fn read_annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>,
         }
     }
     if let Some(key) = dropped_keys.first() {
-        let key = &*shortened(key, LOGGED_KEY_SIZE_MAX);
+        let key = &*shortened(key, MAX_LOGGED_KEY_SIZE);
         tracing::warn!(
             dropped = dropped_keys.len(),
             key,

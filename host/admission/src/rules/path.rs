@@ -60,11 +60,11 @@ impl PathReadings {
 }
 
 /// The number of times that a path may be percent-encoded. A path that is encoded more often is refused.
-const DECODING_ROUNDS_MAX: usize = 3;
+const MAX_DECODING_ROUNDS: usize = 3;
 
 /// Servers differ in how they decode a path, so they may read hundreds of different paths from the path in one request.
 /// This is the maximum total size of the paths that they may read, in bytes.
-const READINGS_SIZE_MAX: usize = 32 << 10;
+const MAX_READINGS_SIZE: usize = 32 << 10;
 
 /// Stands for a slash that was decoded inside a segment. A path with this control character is refused, so the
 /// character cannot have another meaning.
@@ -85,7 +85,7 @@ pub fn lenient_readings(path: &str) -> Option<BTreeSet<String>> {
     }
     let mut readings = BTreeSet::new();
     let mut undecoded_readings = BTreeSet::new();
-    let mut remaining_size = READINGS_SIZE_MAX;
+    let mut remaining_size = MAX_READINGS_SIZE;
     let mut pending = vec![(path.to_owned(), false)];
     while let Some((text, is_decoded)) = pending.pop() {
         let visited = if is_decoded {
@@ -109,7 +109,7 @@ pub fn lenient_readings(path: &str) -> Option<BTreeSet<String>> {
 
 fn is_readable(path: &str) -> bool {
     let mut text = path.to_owned();
-    for _ in 0..=DECODING_ROUNDS_MAX {
+    for _ in 0..=MAX_DECODING_ROUNDS {
         let Ok(decoded) = percent_decode_str(&text).decode_utf8() else {
             return false;
         };
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn servers_read_an_ordinary_path_in_few_ways() {
-        for (path, reading_count_max) in [
+        for (path, max_reading_count) in [
             ("/v1/job/web/plan", 1),
             ("/v1/job/Web.Front", 1),
             ("/v1/job/a%2Fb", 2),
@@ -341,7 +341,7 @@ mod tests {
             ("/v1/job/../job//a", 6),
         ] {
             let readings = lenient_readings(path).unwrap();
-            assert!(readings.len() <= reading_count_max, "{path}: {readings:?}");
+            assert!(readings.len() <= max_reading_count, "{path}: {readings:?}");
         }
     }
 

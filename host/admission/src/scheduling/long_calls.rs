@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 use crate::{
     capabilities::log::share_current_notes,
     scheduling::{
-        offload::{SHORT_WORK_SIZE_MAX, resume_panic_or_wait, threads_for_long_work},
+        offload::{MAX_SHORT_WORK_SIZE, resume_panic_or_wait, threads_for_long_work},
         reschedule::poll_with_rescheduling,
     },
 };
@@ -46,7 +46,7 @@ impl LongCallPredictor {
     /// Tells the predictor the size of a hook's response, in bytes. Copying a large response takes long, so the hook's
     /// next calls are then expected to be long.
     pub fn learn_answer(&self, bytes: usize) {
-        if bytes > SHORT_WORK_SIZE_MAX {
+        if bytes > MAX_SHORT_WORK_SIZE {
             self.learn(true);
         }
     }
@@ -101,7 +101,7 @@ pub async fn move_to_long_work_thread() {
 /// Calls [`move_to_long_work_thread`] before work on this many bytes. Does nothing if there are so few bytes that the
 /// work is short.
 pub async fn move_if_long(bytes: usize) {
-    if bytes > SHORT_WORK_SIZE_MAX {
+    if bytes > MAX_SHORT_WORK_SIZE {
         move_to_long_work_thread().await;
     }
 }
@@ -260,8 +260,8 @@ mod tests {
         let thread_name = || current().name().unwrap_or_default().to_owned();
         let test_thread = thread_name();
         for (bytes, expected) in [
-            (SHORT_WORK_SIZE_MAX, test_thread.as_str()),
-            (SHORT_WORK_SIZE_MAX + 1, "long-work"),
+            (MAX_SHORT_WORK_SIZE, test_thread.as_str()),
+            (MAX_SHORT_WORK_SIZE + 1, "long-work"),
         ] {
             let call: LongCall<_> = Box::pin(async move {
                 move_if_long(bytes).await;

@@ -18,7 +18,7 @@ use tokio::{
 use crate::{Deadline, Failure, FailureKind, scheduling::reschedule::reschedule_often};
 
 /// Work on at most this many bytes is short enough for a serving thread.
-pub(crate) const SHORT_WORK_SIZE_MAX: usize = 32 << 10;
+pub(crate) const MAX_SHORT_WORK_SIZE: usize = 32 << 10;
 
 /// The nice value (the priority in Linux) of threads for long work. When such a thread shares a processor with a thread
 /// of normal priority, it gets about a quarter of the time. With a much smaller share, long calls would miss their
@@ -83,7 +83,7 @@ pub(crate) fn threads_for_long_work() -> Handle {
 /// Runs work like [`offload`], but without a deadline. If `bytes` is large, the work takes long, so it runs on a thread
 /// for long work. Must be called within a tokio runtime.
 pub async fn offload_without_deadline<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
-    if bytes <= SHORT_WORK_SIZE_MAX {
+    if bytes <= MAX_SHORT_WORK_SIZE {
         return work();
     }
     match run_in_turn(work).await {
@@ -121,7 +121,7 @@ pub async fn resume_panic_or_wait<T>(error: JoinError) -> T {
 
 /// Drops a value of this many bytes. A large value is dropped on a thread for long work, because freeing it takes time.
 pub(crate) fn drop_on_long_work_thread<T: Send + 'static>(value: T, bytes: usize) {
-    if bytes > SHORT_WORK_SIZE_MAX
+    if bytes > MAX_SHORT_WORK_SIZE
         && let Some(threads) = THREADS.as_ref()
     {
         threads.spawn(run_in_turn(move || drop(value)));
@@ -140,7 +140,7 @@ pub async fn offload<T: Send + 'static>(
     deadline: Deadline,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    if bytes <= SHORT_WORK_SIZE_MAX {
+    if bytes <= MAX_SHORT_WORK_SIZE {
         return Ok(work());
     }
     // If too much other work is waiting, this work gets its turn only after the deadline. It is then not started,

@@ -32,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a failed read, if the session with ZooKeeper still exists.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The maximum number of attempts to commit a change while other programs write to the same nodes.
-const COMMIT_ATTEMPTS_MAX: usize = 20;
+const MAX_COMMIT_ATTEMPTS: usize = 20;
 /// The maximum size of a node's data in bytes, a little less than ZooKeeper's default `jute.maxbuffer`.
 const MAX_NODE_BYTES: usize = 1_000_000;
 
@@ -237,7 +237,7 @@ impl ZooKeeperStore {
         // The server of this session may lag behind other servers of the ensemble. `sync` makes it catch up with them.
         let synced = client.sync(&self.root).await.at_node("writing", &self.root);
         synced.map_err(|error| self.store_error(&error))?;
-        for _ in 0..COMMIT_ATTEMPTS_MAX {
+        for _ in 0..MAX_COMMIT_ATTEMPTS {
             let mut writes = Vec::from_iter(self.check_conflicts(client, changes).await?);
             for change in changes {
                 writes.extend(self.prepare(client, change).await?);

@@ -43,7 +43,7 @@ fn without_underscores(text: &str) -> Option<String> {
 }
 
 /// The number of hexadecimal digits that are used. An `f64` cannot hold more.
-const DIGITS_MAX: usize = 30;
+const MAX_DIGITS: usize = 30;
 
 fn parse_hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
@@ -57,7 +57,7 @@ fn parse_hexadecimal(text: &str) -> Option<f64> {
         return None;
     }
     let digits: String = format!("{integer}{fraction}").trim_start_matches('0').to_owned();
-    let significant_digits = digits.get(..DIGITS_MAX).unwrap_or(&digits);
+    let significant_digits = digits.get(..MAX_DIGITS).unwrap_or(&digits);
     let mantissa = u128::from_str_radix(significant_digits, 16).unwrap_or_default();
     if mantissa == 0 {
         return Some(0.0);
@@ -66,11 +66,11 @@ fn parse_hexadecimal(text: &str) -> Option<f64> {
     let fraction = i64::try_from(fraction.len()).ok()?;
     // The number is infinite if the exponent is above 10,000, and 0 if it is below -10,000. Exponents beyond these
     // limits need not be told apart.
-    let exponent_max = 10_000;
+    let max_exponent = 10_000;
     let clamped_exponent = match (exponent.parse::<i64>(), exponent.starts_with('-')) {
-        (Ok(exponent), _) => exponent.clamp(-exponent_max, exponent_max),
-        (Err(_), true) => -exponent_max,
-        (Err(_), false) => exponent_max,
+        (Ok(exponent), _) => exponent.clamp(-max_exponent, max_exponent),
+        (Err(_), true) => -max_exponent,
+        (Err(_), false) => max_exponent,
     };
     let exponent = i32::try_from(clamped_exponent + 4 * (dropped_count - fraction)).ok()?;
     #[expect(clippy::cast_precision_loss, reason = "the nearest number is what is wanted")]

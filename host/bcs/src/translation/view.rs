@@ -55,7 +55,7 @@ impl<'a> CheckedView<'a> {
 
 /// Copies those members of `from` into `into` that bcs-mesos-driver does not know and drops. A member that is named in
 /// `read_keys` is not copied, because it is already translated. A member that has the name of a field of the scheduler
-/// is not copied either: the scheduler could refuse its value, or use a value that nobody has checked.
+/// is not copied either: its value is unchecked, and the scheduler could refuse it or use it.
 pub(super) fn copy_other_members(
     from: CheckedView<'_>,
     read_keys: &[&str],

@@ -31,7 +31,7 @@ enum DownloadAttempt {
 }
 
 /// An attempt that receives this many bytes does not count towards the maximum number of attempts.
-const PROGRESS_SIZE_MIN: usize = 64 << 10;
+const MIN_PROGRESS_SIZE: usize = 64 << 10;
 
 /// The number of received bytes that are buffered before they are written to disk together.
 const WRITE_BUFFER_SIZE: usize = 256 << 10;
@@ -128,7 +128,7 @@ impl Fetch<'_> {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             };
-            if buffer.bytes.len() >= previous_length.saturating_add(PROGRESS_SIZE_MIN) {
+            if buffer.bytes.len() >= previous_length.saturating_add(MIN_PROGRESS_SIZE) {
                 pauses.reset();
             }
             pauses.wait_after(error, self.progress).await?;

@@ -29,8 +29,8 @@ use crate::{
 
 /// The time for which results about images are cached. Kubewarden uses the same time.
 const CACHE_TIME: Duration = Duration::from_secs(60);
-const CACHED_RESULTS_MAX: usize = 256;
-const CACHED_RESULT_SIZE_MAX: usize = 64 << 10;
+const MAX_CACHED_RESULTS: usize = 256;
+const MAX_CACHED_RESULT_SIZE: usize = 64 << 10;
 
 /// The maximum size of an image's configuration, in bytes.
 const CONFIGURATION_LIMIT: u64 = 4 << 20;
@@ -304,14 +304,14 @@ impl<K: Clone + Eq + Hash, V: Clone> RecentResults<K, V> {
     }
 
     fn insert(&self, key: K, value: V, size: usize) {
-        if size > CACHED_RESULT_SIZE_MAX {
+        if size > MAX_CACHED_RESULT_SIZE {
             return;
         }
         let mut results = self.0.lock();
-        if results.len() >= CACHED_RESULTS_MAX {
+        if results.len() >= MAX_CACHED_RESULTS {
             results.retain(|_, (cached_at, _)| cached_at.elapsed() < CACHE_TIME);
         }
-        if results.len() >= CACHED_RESULTS_MAX {
+        if results.len() >= MAX_CACHED_RESULTS {
             let oldest = results.iter().min_by_key(|(_, (cached_at, _))| *cached_at);
             let key = oldest.map(|(key, _)| key.clone());
             key.and_then(|key| results.remove(&key));
@@ -349,12 +349,12 @@ mod tests {
     #[test]
     fn the_number_and_size_of_cached_results_are_limited() {
         let recent = RecentResults::default();
-        for number in 0..CACHED_RESULTS_MAX + 10 {
+        for number in 0..MAX_CACHED_RESULTS + 10 {
             recent.insert(number, number, 1);
         }
-        assert_eq!(recent.0.lock().len(), CACHED_RESULTS_MAX);
-        assert_eq!(recent.get(&(CACHED_RESULTS_MAX + 9)), Some(CACHED_RESULTS_MAX + 9));
-        recent.insert(0, 0, CACHED_RESULT_SIZE_MAX + 1);
+        assert_eq!(recent.0.lock().len(), MAX_CACHED_RESULTS);
+        assert_eq!(recent.get(&(MAX_CACHED_RESULTS + 9)), Some(MAX_CACHED_RESULTS + 9));
+        recent.insert(0, 0, MAX_CACHED_RESULT_SIZE + 1);
         assert_eq!(recent.get(&0), None);
     }
 }

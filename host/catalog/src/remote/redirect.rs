@@ -11,7 +11,7 @@ use http::{
 };
 use url::{Origin, Url};
 
-const REDIRECTS_MAX: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 
 const BODY_HEADERS: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING];
 
@@ -49,7 +49,7 @@ impl Redirects {
             return Err("the server redirects to an address without TLS");
         }
         self.followed_count += 1;
-        if self.followed_count > REDIRECTS_MAX {
+        if self.followed_count > MAX_REDIRECTS {
             return Err("too many redirects");
         }
         self.keep_cookies(response);

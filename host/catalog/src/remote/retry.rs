@@ -6,7 +6,7 @@ use super::FetchClient;
 use crate::{Error, FetchProgress, OnProgress};
 
 /// The maximum pause between two attempts. If a server requests a longer one, the request is not retried.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 impl FetchClient {
     /// Runs attempts until one of them succeeds or fails permanently, or until their maximum number is reached.
@@ -27,7 +27,7 @@ impl FetchClient {
     pub(super) fn new_pauses(&self) -> Pauses {
         let retries = self.config.attempts.saturating_sub(1);
         Pauses {
-            backoff: Backoff::new(self.config.first_pause, PAUSE_MAX),
+            backoff: Backoff::new(self.config.first_pause, MAX_PAUSE),
             retries_left: retries,
             retries,
         }
@@ -53,14 +53,14 @@ impl Pauses {
             return Err(error);
         }
         let requested_pause = error.retry_after().unwrap_or_default();
-        if requested_pause > PAUSE_MAX {
+        if requested_pause > MAX_PAUSE {
             return Err(error);
         }
         let Some(retries_left) = self.retries_left.checked_sub(1) else {
             return Err(error);
         };
         self.retries_left = retries_left;
-        let after = self.backoff.pause_after_failure().min(PAUSE_MAX).max(requested_pause);
+        let after = self.backoff.pause_after_failure().min(MAX_PAUSE).max(requested_pause);
         tracing::debug!(%error, ?after, "a request failed and is retried");
         progress(FetchProgress::Retrying { after, error });
         tokio::time::sleep(after).await;

@@ -118,12 +118,12 @@ pub enum InvalidTrust {
 }
 
 /// The maximum number of signatures that an error message lists.
-const LISTED_MAX: usize = 8;
+const MAX_LISTED: usize = 8;
 
 fn list(items: &[impl fmt::Display]) -> String {
-    let mut texts: Vec<String> = items.iter().take(LISTED_MAX).map(ToString::to_string).collect();
-    if items.len() > LISTED_MAX {
-        texts.push(format!("and {} more", items.len() - LISTED_MAX));
+    let mut texts: Vec<String> = items.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    if items.len() > MAX_LISTED {
+        texts.push(format!("and {} more", items.len() - MAX_LISTED));
     }
     texts.join("; ")
 }

@@ -19,7 +19,7 @@ use tokio::{
 const PROGRAM_VARIABLE: &str = "ADMITTANCE_TEST_REGISTRY";
 
 /// A timeout that is not reached even on a busy machine.
-const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) enum RegistryLogin<'a> {
@@ -77,7 +77,7 @@ impl Registry {
             }
             panic!("docker-registry ended:\n{earlier_output}");
         };
-        let name = tokio::time::timeout(HANG_TIMEOUT, listening).await.unwrap();
+        let name = tokio::time::timeout(TEST_TIMEOUT, listening).await.unwrap();
         // The registry's output is read, because the registry would block on a full pipe and exit on a closed one.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self {

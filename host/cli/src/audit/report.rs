@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use admittance_definitions::document::to_yaml;
-use admittance_fleet::audit::{AuditVerdict, AuditedResource, FINDINGS_MAX, Finding, JudgedObject, ReportApi};
+use admittance_fleet::audit::{AuditVerdict, AuditedResource, Finding, JudgedObject, MAX_FINDINGS, ReportApi};
 use anstyle::Style;
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub(super) struct AuditReport {
     objects: BTreeMap<String, u64>,
     /// The number of objects with each verdict, by namespace. The key `None` stands for objects without a namespace.
     verdicts: BTreeMap<Option<String>, BTreeMap<AuditVerdict, u64>>,
-    /// The findings that the report shows, at most [`FINDINGS_MAX`].
+    /// The findings that the report shows, at most [`MAX_FINDINGS`].
     findings: Vec<Finding>,
     left_out_count: u64,
     /// Whether the chains refuse at least one object. If the audit compares two tables of chains, an object does not
@@ -72,7 +72,7 @@ impl AuditReport {
         };
         for finding in findings.into_iter().filter(is_shown) {
             self.has_new_refusals |= finding.is_new_refusal();
-            if self.findings.len() < FINDINGS_MAX {
+            if self.findings.len() < MAX_FINDINGS {
                 self.findings.push(finding);
             } else {
                 self.left_out_count += 1;
@@ -108,7 +108,7 @@ impl AuditReport {
 
     fn left_out_note(&self) -> Option<String> {
         let more = human::count(self.left_out_count, "more finding");
-        (self.left_out_count > 0).then(|| format!("{more} not shown: at most {FINDINGS_MAX} are kept"))
+        (self.left_out_count > 0).then(|| format!("{more} not shown: at most {MAX_FINDINGS} are kept"))
     }
 
     fn reports(&self) -> String {
@@ -272,16 +272,16 @@ mod tests {
         const EXTRA_FINDINGS: usize = 3;
         let mut report = AuditReport::new(false);
         let resource = pods();
-        for number in 0..FINDINGS_MAX + EXTRA_FINDINGS - 1 {
+        for number in 0..MAX_FINDINGS + EXTRA_FINDINGS - 1 {
             report.add(&resource, judged_pod(number, AuditVerdict::Changed));
         }
         assert!(report.is_clean());
         report.add(
             &resource,
-            judged_pod(FINDINGS_MAX + EXTRA_FINDINGS, AuditVerdict::Denied),
+            judged_pod(MAX_FINDINGS + EXTRA_FINDINGS, AuditVerdict::Denied),
         );
         assert!(!report.is_clean(), "the refusal is not among those that are kept");
-        assert_eq!(report.findings.len(), FINDINGS_MAX);
+        assert_eq!(report.findings.len(), MAX_FINDINGS);
 
         let left_out = "3 more findings not shown: at most 50000 are kept";
         assert!(report.text().contains(left_out));
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(json.get("leftOut"), Some(&json!(EXTRA_FINDINGS)));
         assert_eq!(
             json.pointer("/verdicts/changed"),
-            Some(&json!(FINDINGS_MAX + EXTRA_FINDINGS - 1))
+            Some(&json!(MAX_FINDINGS + EXTRA_FINDINGS - 1))
         );
     }
 }

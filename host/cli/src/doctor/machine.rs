@@ -15,10 +15,10 @@ use super::DoctorFinding;
 pub(super) const NEEDED_SPACE: u64 = 1 << 30;
 
 /// The first version of Linux in which threads that serve requests can interrupt threads that run plugins.
-const KERNEL_VERSION_MIN: (u32, u32) = (6, 12);
+const MIN_KERNEL_VERSION: (u32, u32) = (6, 12);
 
 /// The number of file descriptors that suffice for thousands of connections.
-const DESCRIPTOR_COUNT_MIN: u64 = 65_536;
+const MIN_DESCRIPTOR_COUNT: u64 = 65_536;
 
 pub(super) struct MachineFacts {
     /// The release of the kernel, such as `6.12.3-amd64`; empty if it is unknown.
@@ -39,10 +39,10 @@ impl MachineFacts {
         let release = self.kernel_release.trim();
         let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
         let version = numbers.next().zip(numbers.next());
-        if version.is_some_and(|version| version < KERNEL_VERSION_MIN) {
+        if version.is_some_and(|version| version < MIN_KERNEL_VERSION) {
             let message = format!(
                 "Linux {release}: under load, requests wait some milliseconds longer than from Linux {}.{} on",
-                KERNEL_VERSION_MIN.0, KERNEL_VERSION_MIN.1
+                MIN_KERNEL_VERSION.0, MIN_KERNEL_VERSION.1
             );
             return DoctorFinding::warning("kernel", message);
         }
@@ -51,10 +51,10 @@ impl MachineFacts {
 
     pub(super) fn check_descriptors(&self) -> DoctorFinding {
         match self.descriptors {
-            Some(limit) if limit < DESCRIPTOR_COUNT_MIN => DoctorFinding::warning(
+            Some(limit) if limit < MIN_DESCRIPTOR_COUNT => DoctorFinding::warning(
                 "open files",
                 format!(
-                    "at most {limit}, which limits connections: raise it (`LimitNOFILE={DESCRIPTOR_COUNT_MIN}` of systemd)"
+                    "at most {limit}, which limits connections: raise it (`LimitNOFILE={MIN_DESCRIPTOR_COUNT}` of systemd)"
                 ),
             ),
             _ => DoctorFinding::ok("open files", "enough for thousands of connections"),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::files;
 
 /// The maximum size of a BCS configuration in bytes. Real ones have a few kilobytes.
-const CONFIG_SIZE_MAX: usize = 1 << 20;
+const MAX_CONFIG_SIZE: usize = 1 << 20;
 
 /// The sections of a BCS configuration that are flattened: the key `port` in the section `service_config` is called
 /// `port` here, and not `service_config.port`.
@@ -103,7 +103,7 @@ impl OriginalConfig {
     fn read(path: &Path) -> crate::Result<Self> {
         let text = files::read(path)?;
         let name = path.display().to_string();
-        let json = yaml_to_json(&name, &text, CONFIG_SIZE_MAX)
+        let json = yaml_to_json(&name, &text, MAX_CONFIG_SIZE)
             .map_err(|mistake| format!("{name}: line {}: {}", mistake.location.line, mistake.message))?;
         let root: Map<String, Value> = serde_json::from_slice(&json.unwrap_or_default())
             .map_err(|_| format!("{name} is not an object of keys and values"))?;

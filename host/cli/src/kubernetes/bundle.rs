@@ -17,7 +17,7 @@ use super::{
 use crate::files;
 
 /// The maximum total size of the values in a ConfigMap, in bytes. Kubernetes accepts no more.
-const CONFIG_MAP_SIZE_MAX: usize = 1024 * 1024;
+const MAX_CONFIG_MAP_SIZE: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Bundle {
@@ -72,9 +72,9 @@ impl Bundle {
             documents.insert(name, rewrite::replace_sources(&path, &file.text, &new_sources)?);
         }
         let size: usize = documents.values().map(String::len).sum();
-        if size > CONFIG_MAP_SIZE_MAX {
+        if size > MAX_CONFIG_MAP_SIZE {
             return Err(format!(
-                "the definitions have {size} bytes together; the limit of a ConfigMap is {CONFIG_MAP_SIZE_MAX}; \
+                "the definitions have {size} bytes together; the limit of a ConfigMap is {MAX_CONFIG_MAP_SIZE}; \
                  split the installation with --name"
             )
             .into());
@@ -188,9 +188,9 @@ impl CollectedModules {
         let mut names = TakenNames::default();
         let mut modules = Vec::new();
         for (file_name, (path, bytes)) in self.0 {
-            if bytes.len() > CONFIG_MAP_SIZE_MAX {
+            if bytes.len() > MAX_CONFIG_MAP_SIZE {
                 return Err(format!(
-                    "the plugin {} has {} bytes; the limit of a ConfigMap is {CONFIG_MAP_SIZE_MAX}; put the plugins \
+                    "the plugin {} has {} bytes; the limit of a ConfigMap is {MAX_CONFIG_MAP_SIZE}; put the plugins \
                      into the image, and name their directory there with --modules-in-image",
                     path.display(),
                     bytes.len()

@@ -46,10 +46,10 @@ impl CommentedManifest {
     }
 
     pub(super) fn is_too_large_for_annotation(&self) -> bool {
-        const ANNOTATIONS_SIZE_MAX: usize = 256 * 1024;
+        const MAX_ANNOTATIONS_SIZE: usize = 256 * 1024;
         // kubectl writes the whole object into an annotation. Annotations may have 256 KiB together, and 1024 bytes of
         // them are reserved for the key and for other annotations.
-        self.object.to_string().len() > ANNOTATIONS_SIZE_MAX - 1024
+        self.object.to_string().len() > MAX_ANNOTATIONS_SIZE - 1024
     }
 
     pub(super) fn text(&self) -> String {

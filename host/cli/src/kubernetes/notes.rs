@@ -26,11 +26,11 @@ pub(super) fn large_object_note(manifests: &[CommentedManifest]) -> Option<Strin
 pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
     /// Helm stores a chart and its rendered objects in a Secret of at most 1 MiB. Plugins may take three quarters of
     /// that, which leaves room for the rest of the chart.
-    const MODULE_SIZE_MAX: usize = 768 * 1024;
+    const MAX_MODULE_SIZE: usize = 768 * 1024;
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let size: usize = modules.map(|(_, bytes)| bytes.len()).sum();
     let mut notes = Vec::new();
-    if size > MODULE_SIZE_MAX {
+    if size > MAX_MODULE_SIZE {
         notes.push(format!(
             "the plugins have {size} bytes; Helm keeps a release in a Secret of at most 1 MiB, so put them into the \
              image, and name their directory there with --modules-in-image, or fetch them from a registry"

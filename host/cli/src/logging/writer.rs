@@ -22,7 +22,7 @@ const ACCESS_TARGET: &str = "admittance::access";
 const WRITE_DELAY: Duration = Duration::from_millis(10);
 
 /// The maximum size of the collected lines in bytes. A line for which there is no room is written at once.
-const COLLECTED_SIZE_MAX: usize = 64 << 10;
+const MAX_COLLECTED_SIZE: usize = 64 << 10;
 
 static COLLECTED_LINES: CollectedLines = CollectedLines::new();
 
@@ -96,10 +96,10 @@ impl CollectedLines {
         }
     }
 
-    /// Returns `false`, and does not collect the line, if the collected lines would exceed [`COLLECTED_SIZE_MAX`].
+    /// Returns `false`, and does not collect the line, if the collected lines would exceed [`MAX_COLLECTED_SIZE`].
     fn try_collect(&self, line: &[u8]) -> bool {
         let mut lines = self.lines.lock();
-        if lines.len() + line.len() > COLLECTED_SIZE_MAX {
+        if lines.len() + line.len() > MAX_COLLECTED_SIZE {
             return false;
         }
         let is_first = lines.is_empty();
@@ -131,10 +131,10 @@ mod tests {
         let collected = CollectedLines::new();
         assert!(collected.try_collect(b"one\n"));
         assert!(collected.try_collect(b"two\n"));
-        assert!(!collected.try_collect(&[b'x'; COLLECTED_SIZE_MAX]));
+        assert!(!collected.try_collect(&[b'x'; MAX_COLLECTED_SIZE]));
         let mut output = Vec::new();
         collected.write_to(&mut output).unwrap();
         assert_eq!(output, b"one\ntwo\n");
-        assert!(collected.try_collect(&[b'x'; COLLECTED_SIZE_MAX]));
+        assert!(collected.try_collect(&[b'x'; MAX_COLLECTED_SIZE]));
     }
 }

@@ -76,10 +76,10 @@ fn revisions_table(list: &RevisionList, now: Moment) -> String {
     table.text()
 }
 
-const NAME_COUNT_MAX: usize = 5;
+const MAX_NAME_COUNT: usize = 5;
 
 fn abbreviated_names(names: &[String]) -> String {
-    let (first, rest) = names.split_at(names.len().min(NAME_COUNT_MAX));
+    let (first, rest) = names.split_at(names.len().min(MAX_NAME_COUNT));
     let rest = (!rest.is_empty()).then(|| format!("{} more", rest.len()));
     first.iter().cloned().chain(rest).collect::<Vec<_>>().join(", ")
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Resource, ResourceError, WatchedResources};
 
 /// The maximum number of attempts if other clients change the resource meanwhile.
-const ATTEMPTS_MAX: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// A change of one resource. The store that makes the change knows only some fields of the resource, and leaves all
 /// other fields as they are.
@@ -33,7 +33,7 @@ impl WatchedResources {
     /// resource in the meantime, reads it again, and tries again if it is still in the expected state.
     pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {
         let ResourceEdit { namespace, name, .. } = *edit;
-        for _ in 0..ATTEMPTS_MAX {
+        for _ in 0..MAX_ATTEMPTS {
             let current = self.get(namespace, name).await?;
             if !(edit.matches_before)(current.as_ref()) {
                 break;

@@ -39,9 +39,9 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
         HirKind::Class(class) => text.extend(choose(machine, class)?),
         HirKind::Capture(group) => generate(machine, &group.sub, text)?,
         HirKind::Repetition(repetition) => {
-            let repetition_min = repetition.min;
-            let repetition_max = repetition.max.unwrap_or(repetition_min.saturating_add(MAX_REPETITIONS));
-            for _ in 0..fastrand::u32(repetition_min..=repetition_max.max(repetition_min)) {
+            let min_repetition = repetition.min;
+            let max_repetition = repetition.max.unwrap_or(min_repetition.saturating_add(MAX_REPETITIONS));
+            for _ in 0..fastrand::u32(min_repetition..=max_repetition.max(min_repetition)) {
                 generate(machine, &repetition.sub, text)?;
             }
         }

@@ -88,10 +88,10 @@ fn replace<'a>(
     template: &str,
     times: usize,
 ) -> Result<CelText<'a>, Fault> {
-    let match_count_max = text.len().saturating_add(1).min(times);
+    let max_match_count = text.len().saturating_add(1).min(times);
     // A replacement may contain `\1`, which stands for a part of the match. Such a part may be as long as the whole
     // text. So the cost assumes that each replacement is as long as `template` and `text` together.
-    machine.charge_bytes(match_count_max.saturating_mul(template.len().saturating_add(text.len())))?;
+    machine.charge_bytes(max_match_count.saturating_mul(template.len().saturating_add(text.len())))?;
     let pattern = compile_and_charge(machine, text, pattern)?;
     let mut replacement = String::with_capacity(template.len());
     let mut characters = template.chars();

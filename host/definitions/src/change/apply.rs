@@ -336,12 +336,12 @@ fn build_change(set: &DefinitionSet, applied: &[DefinitionInText<'_>], goals: Ve
 
 /// Returns the path for a new definition, `{directory}/{kind}-{name}.yaml`, even if a file with this path exists.
 pub(crate) fn new_file_path(id: &DefinitionId, directory: &Path) -> PathBuf {
-    const NAME_LENGTH_MAX: usize = 100;
+    const MAX_NAME_LENGTH: usize = 100;
     // Only these characters are kept: all file systems accept them, and without `/` the path stays in the directory.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let name: String = format!("{}-{}", id.kind, id.name)
         .chars()
-        .take(NAME_LENGTH_MAX)
+        .take(MAX_NAME_LENGTH)
         .map(|c| if is_plain(c) { c } else { '-' })
         .collect();
     directory.join(format!("{name}.yaml"))

@@ -5,14 +5,14 @@ use std::{collections::HashMap, ops::Range};
 use granit_parser::{ErrorKind, Event, Parser, ScanError, Span, StrInput, options};
 
 use super::{
-    VALUE_COUNT_MAX,
+    MAX_VALUE_COUNT,
     tree::{Position, SyntaxMistake},
     yaml::marker_position,
 };
 
 /// The limit of repetitions by aliases: for each value that is written in the text, aliases may repeat this many
 /// values. In a text with more than 400,000 values, go-yaml allows fewer repetitions.
-const REPETITION_FACTOR_MAX: usize = 99;
+const MAX_REPETITION_FACTOR: usize = 99;
 
 /// Aliases may repeat values without a limit while a document has at most this number of values, as in go-yaml.
 const UNCHECKED_VALUES: usize = 1000;
@@ -125,7 +125,7 @@ impl<'t> YamlEvents<'t> {
             _ => return Ok(()),
         };
         self.value_count += 1;
-        if self.value_count > VALUE_COUNT_MAX {
+        if self.value_count > MAX_VALUE_COUNT {
             return Err(SyntaxMistake::too_many(self.parser_position));
         }
         if !is_repeated {
@@ -137,7 +137,7 @@ impl<'t> YamlEvents<'t> {
             return Err(SyntaxMistake::too_large(self.parser_position, self.limit));
         }
         if self.value_count > UNCHECKED_VALUES
-            && self.repeated_count > REPETITION_FACTOR_MAX * (self.value_count - self.repeated_count)
+            && self.repeated_count > MAX_REPETITION_FACTOR * (self.value_count - self.repeated_count)
         {
             let message = "the aliases (`*name`) up to here repeat over 99 times as much as is written";
             return Err(SyntaxMistake::new(

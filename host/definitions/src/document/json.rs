@@ -9,8 +9,8 @@ use serde::{
 use serde_json::value::RawValue;
 
 use super::{
-    VALUE_COUNT_MAX,
-    tree::{DEPTH_MAX, DocumentValue, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry},
+    MAX_VALUE_COUNT,
+    tree::{DocumentValue, MAX_DEPTH, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry},
 };
 
 /// Parses a JSON text. Duplicate keys are added to `flaws`, and parsing continues.
@@ -86,11 +86,11 @@ fn read_value(
 ) -> Result<PositionedValue, SyntaxMistake> {
     let text = raw.get();
     let position = lines.position(text);
-    if depth > DEPTH_MAX {
+    if depth > MAX_DEPTH {
         return Err(SyntaxMistake::too_deep(position));
     }
     lines.value_count += 1;
-    if lines.value_count > VALUE_COUNT_MAX {
+    if lines.value_count > MAX_VALUE_COUNT {
         return Err(SyntaxMistake::too_many(position));
     }
     let wrong = |error: serde_json::Error| json_mistake(position, &error);

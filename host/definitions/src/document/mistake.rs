@@ -101,14 +101,14 @@ impl fmt::Display for Mistake {
 
 /// Quotes a string for a message: on one line, and truncated after 60 characters.
 pub fn quoted(text: &str) -> String {
-    const QUOTED_LENGTH_MAX: usize = 60;
-    match text.char_indices().nth(QUOTED_LENGTH_MAX) {
+    const MAX_QUOTED_LENGTH: usize = 60;
+    match text.char_indices().nth(MAX_QUOTED_LENGTH) {
         None => format!("{text:?}"),
         Some((end, _)) => format!("{:?}...", text.get(..end).unwrap_or_default()),
     }
 }
 
-const LISTED_MAX: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// A list of mistakes, which is displayed with one mistake on each line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -154,14 +154,14 @@ impl Mistakes {
         self.0.sort();
         self.0.dedup();
         let all = self.0.len();
-        if let Some(first_left_out) = self.0.get(LISTED_MAX) {
+        if let Some(first_left_out) = self.0.get(MAX_LISTED) {
             let summary = Mistake {
                 location: first_left_out.location.clone(),
                 path: String::new(),
-                message: format!("{} more mistakes from here on are not listed", all - LISTED_MAX),
+                message: format!("{} more mistakes from here on are not listed", all - MAX_LISTED),
                 fix: "correct these first".to_owned(),
             };
-            self.0.truncate(LISTED_MAX);
+            self.0.truncate(MAX_LISTED);
             self.0.push(summary);
         }
         Err(self)

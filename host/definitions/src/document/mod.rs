@@ -6,7 +6,7 @@
 //!
 //! YAML is read as in kubectl: with the syntax and the scalars of go-yaml v2 (YAML 1.1: `on` and `yes` are true, `0644`
 //! is 420), converted to JSON as sigs.k8s.io/yaml does. A duplicate key is a mistake. A file may have at most
-//! [`LARGEST_FILE`] bytes, [`DOCUMENT_COUNT_MAX`] documents, [`VALUE_COUNT_MAX`] values and 64 levels of nesting, even
+//! [`LARGEST_FILE`] bytes, [`MAX_DOCUMENT_COUNT`] documents, [`MAX_VALUE_COUNT`] values and 64 levels of nesting, even
 //! after aliases were expanded. Aliases may repeat each value at most 99 times on average.
 
 mod emit;
@@ -54,10 +54,10 @@ pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
 pub(crate) const PAUSE_INTERVAL: usize = 256;
 
 /// The maximum number of documents in a file. Empty documents count as well.
-pub const DOCUMENT_COUNT_MAX: usize = 16 * 1024;
+pub const MAX_DOCUMENT_COUNT: usize = 16 * 1024;
 
 /// The maximum number of values in a file, including keys and repetitions by aliases. A large definition has thousands.
-pub const VALUE_COUNT_MAX: usize = 500_000;
+pub const MAX_VALUE_COUNT: usize = 500_000;
 
 /// The mark that some editors put at the beginning of a file.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';

@@ -469,11 +469,11 @@ fn a_large_document_on_one_line_is_read_in_linear_time() {
 
 #[test]
 fn too_many_documents_in_a_file_are_a_mistake() {
-    let text = "---\n".repeat(DOCUMENT_COUNT_MAX);
+    let text = "---\n".repeat(MAX_DOCUMENT_COUNT);
     assert_eq!(mistakes_in("f.yaml", &text), "");
-    let line = DOCUMENT_COUNT_MAX + 1;
+    let line = MAX_DOCUMENT_COUNT + 1;
     assert_eq!(
-        mistakes_in("f.yaml", &"---\n".repeat(DOCUMENT_COUNT_MAX * 12)),
+        mistakes_in("f.yaml", &"---\n".repeat(MAX_DOCUMENT_COUNT * 12)),
         format!("f.yaml:{line}:1: the file has more than 16384 documents; split it")
     );
 }

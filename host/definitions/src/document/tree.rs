@@ -6,10 +6,10 @@ use std::ops::Range;
 use serde::{Serialize, Serializer};
 use serde_json::Number;
 
-use super::{Location, Mistake, VALUE_COUNT_MAX, saturating_u32};
+use super::{Location, MAX_VALUE_COUNT, Mistake, saturating_u32};
 
 /// The maximum nesting of values. Without a limit, functions that recurse into the tree could overflow the stack.
-pub(super) const DEPTH_MAX: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// A line, and a column in characters, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,13 +124,13 @@ impl SyntaxMistake {
     pub(super) fn too_deep(position: Position) -> Self {
         Self::new(
             position,
-            format!("the document is nested deeper than {DEPTH_MAX} levels"),
+            format!("the document is nested deeper than {MAX_DEPTH} levels"),
             "write it flatter",
         )
     }
 
     pub(super) fn too_many(position: Position) -> Self {
-        let message = format!("the file has more than {VALUE_COUNT_MAX} values");
+        let message = format!("the file has more than {MAX_VALUE_COUNT} values");
         Self::new(position, message, "split it")
     }
 

@@ -6,12 +6,12 @@ use admittance_admission::pause_between_items;
 use granit_parser::{Event, Marker, ScalarStyle, Span, StructureStyle, Tag};
 
 use super::{
-    DOCUMENT_COUNT_MAX, PAUSE_INTERVAL,
+    MAX_DOCUMENT_COUNT, PAUSE_INTERVAL,
     events::YamlEvents,
     scalar::{InvalidScalar, Scalar, differing_values, key_of_float, number_from_float, resolve},
     tabs,
     tree::{
-        Ambiguity, DEPTH_MAX, DocumentValue, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry,
+        Ambiguity, DocumentValue, MAX_DEPTH, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry,
         end_position, join_path,
     },
 };
@@ -48,10 +48,10 @@ fn read_into(
         if matches!(event, Event::DocumentStart(..)) {
             pause_between_items(document_count, PAUSE_INTERVAL);
             document_count += 1;
-            if document_count > DOCUMENT_COUNT_MAX {
+            if document_count > MAX_DOCUMENT_COUNT {
                 return Err(SyntaxMistake::new(
                     marker_position(span.start),
-                    format!("the file has more than {DOCUMENT_COUNT_MAX} documents"),
+                    format!("the file has more than {MAX_DOCUMENT_COUNT} documents"),
                     "split it",
                 ));
             }
@@ -216,7 +216,7 @@ impl Builder<'_> {
         content: NodeContent,
     ) -> Result<Option<PositionedValue>, SyntaxMistake> {
         let position = marker_position(span.start);
-        if self.open_collections.len() >= DEPTH_MAX {
+        if self.open_collections.len() >= MAX_DEPTH {
             return Err(SyntaxMistake::too_deep(position));
         }
         if self.missing_key().is_some() {

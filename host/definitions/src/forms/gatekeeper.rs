@@ -154,9 +154,9 @@ impl DocumentForm for Gatekeeper {
 
 /// Reports a name of more than 63 characters, which Gatekeeper rejects.
 fn check_name(root: &Node<'_>, name: &str) {
-    const NAME_LENGTH_MAX: usize = 63;
-    if name.len() > NAME_LENGTH_MAX {
-        let fix = format!("use {NAME_LENGTH_MAX} characters at most");
+    const MAX_NAME_LENGTH: usize = 63;
+    if name.len() > MAX_NAME_LENGTH {
+        let fix = format!("use {MAX_NAME_LENGTH} characters at most");
         root.add_mistake(format!("the name {} is too long", quoted(name)), fix);
     }
 }

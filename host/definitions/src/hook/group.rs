@@ -145,10 +145,10 @@ pub(crate) fn read_parts<'a>(
     let expression = fields.required("expression", fix);
     let node = fields.required(members_path, "name the members that the expression uses")?;
     let entries = node.map()?;
-    let member_count_max = GroupExpression::MAX_MEMBERS;
-    if entries.is_empty() || entries.len() > member_count_max {
+    let max_member_count = GroupExpression::MAX_MEMBERS;
+    if entries.is_empty() || entries.len() > max_member_count {
         let message = format!("the group has {} members", entries.len());
-        node.add_mistake(message, format!("write 1 to {member_count_max}"));
+        node.add_mistake(message, format!("write 1 to {max_member_count}"));
     }
     let members: Vec<_> = entries
         .iter()

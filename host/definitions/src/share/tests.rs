@@ -57,11 +57,11 @@ fn the_requests_of_a_share_are_distributed_evenly() {
         let due: Vec<u64> = (0..20_000).filter(|counter| share.is_due(*counter)).collect();
         assert_eq!(due.len(), 2 * usize::from(parts), "{share}");
         let distances: Vec<u64> = due.iter().zip(&due[1..]).map(|(a, b)| b - a).collect();
-        let distance_min = 10_000 / u64::from(parts);
+        let min_distance = 10_000 / u64::from(parts);
         assert!(
             distances
                 .iter()
-                .all(|distance| (distance_min..=distance_min + 1).contains(distance)),
+                .all(|distance| (min_distance..=min_distance + 1).contains(distance)),
             "{share}"
         );
         assert_eq!(share.is_due(u64::MAX), share.is_due(u64::MAX % 10_000));

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The maximum number of reads. If the files have changed during each of them, this is a mistake.
-const ATTEMPT_COUNT_MAX: usize = 10;
+const MAX_ATTEMPT_COUNT: usize = 10;
 
 pub(super) const EXTENSIONS: Extensions = &["yaml", "yml", "json"];
 
@@ -106,7 +106,7 @@ impl SettledRead {
             {
                 return Ok(files_read);
             }
-            if self.attempts == ATTEMPT_COUNT_MAX {
+            if self.attempts == MAX_ATTEMPT_COUNT {
                 return Ok(unsettled_files(paths));
             }
             self.attempts += 1;

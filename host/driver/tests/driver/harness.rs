@@ -40,10 +40,10 @@ pub(crate) const CLUSTER: &str = "BCS-MESOS-10001";
 pub(crate) const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/n/applications";
 
 /// The time after which a single wait in a test counts as hanging, even on a busy machine.
-pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) async fn within_timeout<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(HANG_TIMEOUT, future).await.expect("it hangs")
+    tokio::time::timeout(TEST_TIMEOUT, future).await.expect("it hangs")
 }
 
 /// A hook that denies objects named `bad`, warns about objects named `odd`, and adds a label to objects named `plain`.

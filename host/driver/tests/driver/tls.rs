@@ -23,7 +23,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::harness::{
-    APPLICATIONS, HANG_TIMEOUT, RunningDriver, Setup, application, echo_upstream, post_request, read_rest,
+    APPLICATIONS, RunningDriver, Setup, TEST_TIMEOUT, application, echo_upstream, post_request, read_rest,
     status_and_text, within_timeout, write,
 };
 use crate::{client_limits::serve_protocol_switch, log::TestLog};
@@ -250,7 +250,7 @@ pub(crate) async fn wait_until(condition: &str, mut is_so: impl AsyncFnMut() -> 
             tokio::time::sleep(INTERVAL).await;
         }
     };
-    let waited = tokio::time::timeout(HANG_TIMEOUT, wait).await;
+    let waited = tokio::time::timeout(TEST_TIMEOUT, wait).await;
     assert!(waited.is_ok(), "{condition} does not come");
 }
 

@@ -10,11 +10,11 @@ use admittance_admission::Patch;
 use super::{
     auditor::JudgedObject,
     finding::{AuditVerdict, Finding},
-    reports::RESULTS_MAX,
+    reports::MAX_RESULTS,
 };
 
 /// The maximum number of findings in memory. If there are more, their verdicts are only counted.
-pub const FINDINGS_MAX: usize = 50_000;
+pub const MAX_FINDINGS: usize = 50_000;
 
 /// The verdicts on all objects, and findings for those that would be refused or changed, by namespace.
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ impl Ledger {
         let old = shard.findings.remove(&finding_key).unwrap_or_default();
         self.findings -= old.len();
         shard.is_changed |= old != findings;
-        let has_room = shard.findings.len() < RESULTS_MAX && self.findings + findings.len() <= FINDINGS_MAX;
+        let has_room = shard.findings.len() < MAX_RESULTS && self.findings + findings.len() <= MAX_FINDINGS;
         if !findings.is_empty() && has_room {
             self.findings += findings.len();
             shard.findings.insert(finding_key, findings);
@@ -267,11 +267,11 @@ mod tests {
     fn the_number_of_findings_in_memory_is_limited() {
         let mut ledger = Ledger::default();
         let pods = ledger.begin_list("pods");
-        for number in 0..RESULTS_MAX + 5 {
+        for number in 0..MAX_RESULTS + 5 {
             ledger.record(pods, sample_object("a", &number.to_string(), AuditVerdict::Denied));
         }
         let shard = ledger.shard(&Some("a".to_owned())).unwrap();
-        assert_eq!(shard.findings().count(), RESULTS_MAX);
-        assert_eq!(verdict_counts(&ledger)[0], RESULTS_MAX as u64 + 5);
+        assert_eq!(shard.findings().count(), MAX_RESULTS);
+        assert_eq!(verdict_counts(&ledger)[0], MAX_RESULTS as u64 + 5);
     }
 }

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::finding::{AuditVerdict, Finding};
 
 /// The maximum number of results in a report, because etcd stores objects of at most 1.5 MiB.
-pub(super) const RESULTS_MAX: usize = 1000;
+pub(super) const MAX_RESULTS: usize = 1000;
 
 /// The longest message in a report, in bytes.
-const MESSAGE_LENGTH_MAX: usize = 500;
+const MAX_MESSAGE_LENGTH: usize = 500;
 
 /// The label of all reports that this program writes.
 pub(super) const MANAGED_BY_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance");
@@ -93,7 +93,7 @@ impl ReportApi {
         findings: impl IntoIterator<Item = &'a Finding>,
         verdicts: impl IntoIterator<Item = (AuditVerdict, u64)>,
     ) -> Value {
-        let results: Vec<_> = findings.into_iter().take(RESULTS_MAX).map(result_document).collect();
+        let results: Vec<_> = findings.into_iter().take(MAX_RESULTS).map(result_document).collect();
         let mut summary = json!({"pass": 0, "fail": 0, "warn": 0, "error": 0, "skip": 0});
         for (verdict, count) in verdicts {
             if let Some(sum) = summary.get_mut(result_word(verdict)) {
@@ -140,7 +140,7 @@ fn result_document(finding: &Finding) -> Value {
         "policy": policy,
         "rule": rule,
         "result": result_word(judgement.verdict),
-        "message": shortened(&judgement.message, MESSAGE_LENGTH_MAX),
+        "message": shortened(&judgement.message, MAX_MESSAGE_LENGTH),
         "resources": [resource],
         "properties": {"operation": finding.operation, "verdict": judgement.verdict},
     })

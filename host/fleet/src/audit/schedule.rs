@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     Webhooks,
-    leader::{RETRY_PAUSE_MAX, backoff},
+    leader::{MAX_RETRY_PAUSE, backoff},
     metrics,
 };
 
@@ -43,7 +43,7 @@ const DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 const AUDIT_PROBLEM_KEY: &str = "audit";
 const REPORTS_PROBLEM_KEY: &str = "reports";
 /// The maximum number of changed objects that wait for their audit.
-const WAITING_CHANGES_MAX: usize = 64;
+const MAX_WAITING_CHANGES: usize = 64;
 
 /// Runs the leader's audits. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ impl Audits {
         loop {
             let (start, chains) = (Instant::now(), audited_chains(host));
             inner.status.lock().running = true;
-            let (sender, changes) = mpsc::channel(WAITING_CHANGES_MAX);
+            let (sender, changes) = mpsc::channel(MAX_WAITING_CHANGES);
             let audit_result = inner.audit(host, &mut work, sender).await;
             inner.status.lock().running = false;
             let next = match &audit_result {
@@ -212,7 +212,7 @@ impl Inner {
         state: &mut AuditState,
         mut changes: mpsc::Receiver<(u16, ObjectChange)>,
     ) {
-        let mut due = (!state.ledger.changed_namespaces().is_empty()).then(|| Instant::now() + RETRY_PAUSE_MAX);
+        let mut due = (!state.ledger.changed_namespaces().is_empty()).then(|| Instant::now() + MAX_RETRY_PAUSE);
         let mut discovery = interval_at(Instant::now() + DISCOVERY_INTERVAL, DISCOVERY_INTERVAL);
         discovery.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -243,7 +243,7 @@ impl Inner {
                     if let Some(report_writer) = &mut state.report_writer {
                         let write_result = report_writer.write(&state.client, &mut state.ledger).await;
                         if write_result.is_err() {
-                            due = Some(Instant::now() + RETRY_PAUSE_MAX);
+                            due = Some(Instant::now() + MAX_RETRY_PAUSE);
                         }
                         self.report(REPORTS_PROBLEM_KEY, write_result.err().map(|error| error.to_string()));
                     }

@@ -22,9 +22,9 @@ const WATCH_SECONDS: u64 = 240;
 /// later.
 const GRACE: Duration = Duration::from_secs(30);
 /// The minimum time from the beginning of a watch to the beginning of the next watch on the same resource.
-const WATCH_TIME_MIN: Duration = Duration::from_secs(1);
+const MIN_WATCH_TIME: Duration = Duration::from_secs(1);
 /// The minimum time from the list of a resource to its next list.
-const LIST_INTERVAL_MIN: Duration = Duration::from_secs(10);
+const MIN_LIST_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) enum ObjectChange {
@@ -73,10 +73,10 @@ pub(super) async fn follow(
         let pause = match watch_once(&client, &resource, number, &mut version, &changes).await {
             Ok(true) => {
                 pauses.reset();
-                WATCH_TIME_MIN.saturating_sub(watch_start.elapsed())
+                MIN_WATCH_TIME.saturating_sub(watch_start.elapsed())
             }
             Ok(false) => {
-                sleep(LIST_INTERVAL_MIN.saturating_sub(start.elapsed())).await;
+                sleep(MIN_LIST_INTERVAL.saturating_sub(start.elapsed())).await;
                 let _ = changes.send((number, ObjectChange::Expired)).await;
                 return;
             }

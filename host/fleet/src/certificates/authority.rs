@@ -14,7 +14,7 @@ use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
 };
 
-use super::{CertificateSubject, ClientName, Service, SubjectHost, subject::COMMON_NAME_LENGTH_MAX};
+use super::{CertificateSubject, ClientName, Service, SubjectHost, subject::MAX_COMMON_NAME_LENGTH};
 
 /// The validity of a CA whose key is stored, in days.
 const AUTHORITY_DAYS: u16 = 3650;
@@ -134,7 +134,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.distinguished_name = DistinguishedName::new();
         let name = subject.name();
-        if name.len() <= COMMON_NAME_LENGTH_MAX {
+        if name.len() <= MAX_COMMON_NAME_LENGTH {
             params.distinguished_name.push(DnType::CommonName, name);
         }
         match subject {

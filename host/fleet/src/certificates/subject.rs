@@ -75,7 +75,7 @@ impl FromStr for ClientName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if !text.is_empty() && text.len() <= COMMON_NAME_LENGTH_MAX && text.chars().all(is_plain) {
+        if !text.is_empty() && text.len() <= MAX_COMMON_NAME_LENGTH && text.chars().all(is_plain) {
             Ok(Self(text.to_owned()))
         } else {
             Err("a client's name is 1 to 64 letters, digits, `-`, `_` and `.`")
@@ -84,7 +84,7 @@ impl FromStr for ClientName {
 }
 
 /// The maximum length of a certificate's common name, as X.520 defines it.
-pub(super) const COMMON_NAME_LENGTH_MAX: usize = 64;
+pub(super) const MAX_COMMON_NAME_LENGTH: usize = 64;
 
 #[derive(Clone, Debug)]
 pub enum CertificateSubject {

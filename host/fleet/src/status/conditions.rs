@@ -5,7 +5,7 @@ use admittance_admission::shortened;
 use admittance_cluster::ResourceKind;
 use serde_json::{Value, json};
 
-use super::{LAST_TRANSITION, MESSAGE_LENGTH_MAX};
+use super::{LAST_TRANSITION, MAX_MESSAGE_LENGTH};
 use crate::chains::EXCEPTION;
 
 /// The reason in the conditions Live and Enforced if a chain is served, but no request can ever reach it.
@@ -107,7 +107,7 @@ impl DefinitionConditions {
                 "type": name,
                 "status": status_text,
                 "reason": condition.reason,
-                "message": shortened(&condition.message, MESSAGE_LENGTH_MAX),
+                "message": shortened(&condition.message, MAX_MESSAGE_LENGTH),
                 "observedGeneration": generation,
                 LAST_TRANSITION: since.unwrap_or_else(|| now.to_string().into()),
             })

@@ -356,11 +356,11 @@ fn long_messages_in_a_status_are_truncated() {
     )
     .unwrap();
     let mistakes = status["mistakes"].as_array().unwrap();
-    assert_eq!(mistakes.len(), MISTAKES_MAX);
+    assert_eq!(mistakes.len(), MAX_MISTAKES);
     for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
         // The maximum length would end the message in the middle of a character of two bytes. The whole character is
         // left out, so the message is a byte shorter.
-        assert_eq!(text.as_str().unwrap().len(), MESSAGE_LENGTH_MAX - 1);
+        assert_eq!(text.as_str().unwrap().len(), MAX_MESSAGE_LENGTH - 1);
     }
 }
 

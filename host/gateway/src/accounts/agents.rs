@@ -193,10 +193,10 @@ impl AgentReport {
             ("cluster_domain", self.cluster_domain.len(), LONGEST_DOMAIN),
         ]
         .into_iter()
-        .find(|(_, length, length_max)| length > length_max);
-        if let Some((field, length, length_max)) = too_long {
+        .find(|(_, length, max_length)| length > max_length);
+        if let Some((field, length, max_length)) = too_long {
             return Err(AccountsError::Invalid(format!(
-                "{field} has {length} bytes, and at most {length_max} are allowed"
+                "{field} has {length} bytes, and at most {max_length} are allowed"
             )));
         }
         let token = &self.user_token.0;

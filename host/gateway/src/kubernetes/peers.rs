@@ -44,7 +44,7 @@ use crate::{
     status::{Peer, PeersStatus},
     tunnel::{
         AllowedConnections, LARGEST_GATEWAY_MESSAGE, TunnelAnnouncement, TunnelSession,
-        connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, open_websocket, reconnect_backoff, uri_at_path},
+        connect::{ConnectError, MAX_PAUSE, TIMEOUT, open_websocket, reconnect_backoff, uri_at_path},
     },
 };
 
@@ -179,7 +179,7 @@ impl Peers {
                 Err(error) => error.to_string(),
             };
             self.report(server, Some(why));
-            if start.elapsed() > LONGEST_PAUSE {
+            if start.elapsed() > MAX_PAUSE {
                 pauses.reset();
             }
             let unlisted = async {

@@ -26,7 +26,7 @@ use crate::{
         AccountsError, GrantEdit, GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidRoleGrant,
         InvalidUserName, RoleGrant, UserName,
     },
-    tunnel::connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, open_websocket, reconnect_backoff},
+    tunnel::connect::{ConnectError, MAX_PAUSE, TIMEOUT, open_websocket, reconnect_backoff},
 };
 
 /// The largest message from the authorization system, in bytes. It may be a list of all roles.
@@ -210,7 +210,7 @@ impl RoleSync {
                 if self.subscription_problem.lock().replace(problem.clone()) != Some(problem) {
                     tracing::warn!(url = %config.url, why, "the subscription of roles has ended; trying again");
                 }
-                if start.elapsed() > LONGEST_PAUSE {
+                if start.elapsed() > MAX_PAUSE {
                     pauses.reset();
                 }
                 sleep(pauses.pause_after_failure()).await;

@@ -28,9 +28,9 @@ const REWRITE_PERIOD: Duration = Duration::from_secs(300);
 /// The pause between a change of grants and the writing, so that changes in quick succession are written together.
 const MIN_PAUSE: Duration = Duration::from_millis(200);
 /// The pause after the roles of a cluster could not be written. It grows with each further failure, up to
-/// `MAX_RETRY_DELAY`.
-const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// `MAX_RETRY_PAUSE`.
+const MIN_RETRY_PAUSE: Duration = Duration::from_secs(1);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// The maximum number of clusters whose roles are written at the same time.
 const MAX_CONCURRENT_CLUSTERS: usize = 8;
 const FIELD_MANAGER: &str = "fieldManager=admittance-gateway&force=true";
@@ -68,7 +68,7 @@ impl RoleSync {
         let mut changes = self.accounts.changes();
         let mut tunnels = self.kubernetes.tunnel_changes();
         let mut last_writes: HashMap<String, LastWrite> = HashMap::new();
-        let mut retries = Backoff::new(MIN_RETRY_DELAY, MAX_RETRY_DELAY);
+        let mut retries = Backoff::new(MIN_RETRY_PAUSE, MAX_RETRY_PAUSE);
         let mut reported_problems = BTreeMap::new();
         loop {
             tunnels.mark_unchanged();

@@ -23,7 +23,7 @@ use self::cluster::Credentials;
 pub use self::cluster::{AgentCredentials, ApiServers};
 use super::{
     LARGEST_GATEWAY_MESSAGE,
-    connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, excerpt, open_websocket, reconnect_backoff, uri_at_path},
+    connect::{ConnectError, MAX_PAUSE, TIMEOUT, excerpt, open_websocket, reconnect_backoff, uri_at_path},
     serve_agent,
 };
 use crate::{
@@ -237,7 +237,7 @@ impl Agent {
                     tracing::warn!(%error, "the tunnel to the gateway was not opened; trying again")
                 }
             }
-            if opened.elapsed() > LONGEST_PAUSE {
+            if opened.elapsed() > MAX_PAUSE {
                 pauses.reset();
             }
             tokio::time::sleep(pauses.pause_after_failure()).await;

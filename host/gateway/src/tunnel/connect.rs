@@ -20,9 +20,9 @@ use super::websocket_config;
 
 /// The timeout for connecting to a gateway, and for its reply.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause between the first and the second attempt. Later pauses grow up to `LONGEST_PAUSE`.
+/// The pause between the first and the second attempt. Later pauses grow up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(3);
 
 /// The reason why the WebSocket of a tunnel could not be opened, for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +96,7 @@ pub(crate) fn excerpt(text: &[u8]) -> String {
 
 /// Returns the pauses between attempts to connect. Half of each is random, so that not all agents reconnect at once.
 pub(crate) fn reconnect_backoff() -> Backoff {
-    Backoff::new(FIRST_PAUSE / 2, LONGEST_PAUSE / 2)
+    Backoff::new(FIRST_PAUSE / 2, MAX_PAUSE / 2)
 }
 
 #[cfg(test)]
@@ -107,10 +107,7 @@ mod tests {
     fn pauses_between_connection_attempts_grow_to_a_limit() {
         let mut pauses = reconnect_backoff();
         let all: Vec<_> = (0..40).map(|_| pauses.pause_after_failure()).collect();
-        assert!(
-            all.iter()
-                .all(|pause| *pause <= LONGEST_PAUSE && *pause >= FIRST_PAUSE / 2)
-        );
-        assert!(all[0] <= FIRST_PAUSE && all[39] >= LONGEST_PAUSE / 2);
+        assert!(all.iter().all(|pause| *pause <= MAX_PAUSE && *pause >= FIRST_PAUSE / 2));
+        assert!(all[0] <= FIRST_PAUSE && all[39] >= MAX_PAUSE / 2);
     }
 }

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 use rustls_pki_types::CertificateDer;
 use x509_parser::{certificate::X509Certificate, error::X509Error, extensions::GeneralName, parse_x509_certificate};
 
-const EXPIRY_WARNING_PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
+const EXPIRY_LOG_PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CertificateValidity {
@@ -31,7 +31,7 @@ impl CertificateValidity {
     pub(super) fn expiry(&self, now: SystemTime) -> Option<CertificateExpiry> {
         match self.not_after.duration_since(now) {
             Err(_) => Some(CertificateExpiry::Expired),
-            Ok(remaining) => (remaining < EXPIRY_WARNING_PERIOD).then_some(CertificateExpiry::Soon),
+            Ok(remaining) => (remaining < EXPIRY_LOG_PERIOD).then_some(CertificateExpiry::Soon),
         }
     }
 
@@ -99,8 +99,8 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         let second = Duration::from_secs(1);
         for (not_after, expected) in [
-            (now + EXPIRY_WARNING_PERIOD, None),
-            (now + EXPIRY_WARNING_PERIOD - second, Some(CertificateExpiry::Soon)),
+            (now + EXPIRY_LOG_PERIOD, None),
+            (now + EXPIRY_LOG_PERIOD - second, Some(CertificateExpiry::Soon)),
             (now, Some(CertificateExpiry::Soon)),
             (now - second, Some(CertificateExpiry::Expired)),
             (SystemTime::UNIX_EPOCH, Some(CertificateExpiry::Expired)),

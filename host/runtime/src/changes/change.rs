@@ -344,12 +344,12 @@ impl Host {
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
-    /// Returns up to `count_max` revisions, the newest first, each with the names of definitions that it added, changed
+    /// Returns up to `max_count` revisions, the newest first, each with the names of definitions that it added, changed
     /// or removed, and of the stages whose module it changed. The oldest revision in the history has no names, because
     /// it cannot be compared with an earlier one.
-    pub fn revision_changes(&self, count_max: usize) -> Vec<(Revision, Vec<String>)> {
+    pub fn revision_changes(&self, max_count: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
-        let skipped_count = live.revisions.len().saturating_sub(count_max.saturating_add(1));
+        let skipped_count = live.revisions.len().saturating_sub(max_count.saturating_add(1));
         let mut earlier_entry: Option<&HistoryEntry> = None;
         let rows = live.revisions.iter().skip(skipped_count).map(|entry| {
             let names = earlier_entry.replace(entry).map(|earlier| entry.changed_since(earlier));
@@ -357,7 +357,7 @@ impl Host {
         });
         let mut changes: Vec<_> = rows.collect();
         changes.reverse();
-        changes.truncate(count_max);
+        changes.truncate(max_count);
         changes
     }
 

@@ -39,9 +39,9 @@ impl Host {
         let mut files: Vec<_> = source.stores.known_set().all_files().filter(is_read).cloned().collect();
         files.push(version);
         let usable = source.find_usable(source.stores.new_set(files)).await?;
-        let (reach, memory_limit_max) = (
+        let (reach, max_memory_limit) = (
             source.assembler.reach.clone(),
-            source.assembler.sandbox.memory_limit_max,
+            source.assembler.sandbox.max_memory_limit,
         );
         run_blocking(move || {
             let bad = usable.bad_definitions.iter().filter(|bad| bad.path == path);
@@ -49,7 +49,7 @@ impl Host {
             let mut warnings = Vec::new();
             if mistakes.is_empty() {
                 let served = usable.served_set();
-                mistakes = plugin_mistakes(&served, &path, memory_limit_max);
+                mistakes = plugin_mistakes(&served, &path, max_memory_limit);
                 warnings = modules_and_warnings(&served, std::slice::from_ref(&path), &reach).1;
             }
             for text in mistakes.iter_mut().chain(&mut warnings) {
@@ -61,7 +61,7 @@ impl Host {
     }
 }
 
-fn plugin_mistakes(set: &DefinitionSet, path: &Path, memory_limit_max: usize) -> Vec<String> {
+fn plugin_mistakes(set: &DefinitionSet, path: &Path, max_memory_limit: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {
         if Path::new(&chain.location.file) != path {
@@ -70,9 +70,9 @@ fn plugin_mistakes(set: &DefinitionSet, path: &Path, memory_limit_max: usize) ->
         for (index, stage) in chain.stages.iter().enumerate() {
             for (part, plugin) in stage.plugins() {
                 let location = || format!("spec.stages[{index}]{}", part.path);
-                if let Some(memory_size) = plugin.memory.filter(|memory_size| *memory_size > memory_limit_max) {
+                if let Some(memory_size) = plugin.memory.filter(|memory_size| *memory_size > max_memory_limit) {
                     mistakes.push(format!(
-                        "{}.memory: {memory_size} bytes are above this host's maximum of {memory_limit_max} bytes; write less, or let the \
+                        "{}.memory: {memory_size} bytes are above this host's maximum of {max_memory_limit} bytes; write less, or let the \
                          operator raise `sandbox.memory`",
                         location()
                     ));

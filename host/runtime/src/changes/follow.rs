@@ -138,7 +138,7 @@ impl Host {
 }
 
 fn changed_names<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -> String {
-    const NAME_COUNT_MAX: usize = 5;
+    const MAX_NAME_COUNT: usize = 5;
     let indexes_by_name = |all: &'_ [T]| -> BTreeMap<String, usize> {
         all.iter()
             .enumerate()
@@ -151,8 +151,8 @@ fn changed_names<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> Str
         _ => true,
     };
     let names: BTreeSet<_> = from.keys().chain(to.keys()).filter(is_other).cloned().collect();
-    let hidden_count = names.len().saturating_sub(NAME_COUNT_MAX);
-    let mut text = names.into_iter().take(NAME_COUNT_MAX).collect::<Vec<_>>().join(", ");
+    let hidden_count = names.len().saturating_sub(MAX_NAME_COUNT);
+    let mut text = names.into_iter().take(MAX_NAME_COUNT).collect::<Vec<_>>().join(", ");
     if hidden_count > 0 {
         text += &format!(" and {hidden_count} more");
     }

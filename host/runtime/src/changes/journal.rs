@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use admittance_admission::{Mode, Outcome, Patch, StageResult, TraceRow};
 
 /// The maximum length of a patch in the log, in bytes. The rest is cut off.
-const PATCH_LENGTH_MAX: usize = 4 << 10;
+const MAX_PATCH_LENGTH: usize = 4 << 10;
 
 pub(crate) fn log_outcome(outcome: &Outcome) {
     for row in &outcome.trace {
@@ -59,7 +59,7 @@ struct TruncatedWriter(Vec<u8>);
 
 impl Write for TruncatedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let fit = bytes.len().min(PATCH_LENGTH_MAX.saturating_sub(self.0.len()));
+        let fit = bytes.len().min(MAX_PATCH_LENGTH.saturating_sub(self.0.len()));
         self.0.write(bytes.get(..fit).unwrap_or_default())
     }
 
@@ -86,7 +86,7 @@ mod tests {
             "{long:.60}"
         );
         assert!(
-            long.len() < PATCH_LENGTH_MAX + 10 && long.ends_with("..."),
+            long.len() < MAX_PATCH_LENGTH + 10 && long.ends_with("..."),
             "{}",
             long.len()
         );

@@ -15,7 +15,7 @@ use crate::{
 
 /// A build runs for at least this long before a newer change can cancel it. Otherwise, no build would ever finish if
 /// the definitions changed all the time.
-const BUILD_TIME_MIN: Duration = Duration::from_secs(1);
+const MIN_BUILD_TIME: Duration = Duration::from_secs(1);
 
 pub(crate) enum Reload {
     /// This table is live now.
@@ -134,7 +134,7 @@ impl Host {
     }
 
     async fn wait_for_newer_change(&self, watch: &mut Watch) {
-        tokio::time::sleep(BUILD_TIME_MIN).await;
+        tokio::time::sleep(MIN_BUILD_TIME).await;
         tokio::select! {
             _ = watch.changed() => {}
             () = self.0.stores.wait_for_change() => {}

@@ -63,7 +63,7 @@ impl DecisionLog {
     /// The maximum size of a page of decisions, in bytes. A decision that is larger is on a page by itself.
     pub const PAGE_BYTES: usize = 4 << 20;
     /// The maximum number of decisions that [`get`](Self::get) returns on one page.
-    pub const UID_PAGE_COUNT_MAX: usize = 20;
+    pub const MAX_UID_PAGE_COUNT: usize = 20;
 
     pub(crate) fn new(config: Option<DecisionsConfig>) -> Self {
         let config = config.unwrap_or(DecisionsConfig {
@@ -120,7 +120,7 @@ impl DecisionLog {
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
     /// objects: at most
-    /// [`UID_PAGE_COUNT_MAX`](Self::UID_PAGE_COUNT_MAX) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES). Also
+    /// [`MAX_UID_PAGE_COUNT`](Self::MAX_UID_PAGE_COUNT) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES). Also
     /// returns the number of older decisions with this uid. Many decisions can have the same uid: kube-apiserver may
     /// send one request to several paths of this program, and some clients choose the uid themselves.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
@@ -130,7 +130,7 @@ impl DecisionLog {
         for entry in matching {
             bytes += entry.size;
             if older_count > 0
-                || decisions.len() == Self::UID_PAGE_COUNT_MAX
+                || decisions.len() == Self::MAX_UID_PAGE_COUNT
                 || (bytes > Self::PAGE_BYTES && !decisions.is_empty())
             {
                 older_count += 1;

@@ -266,17 +266,17 @@ impl RequestOrigin {
 
 impl UnpackedParts {
     /// Appends the packed part of a decision to `bytes`, and returns the unpacked part. Leaves out the content of
-    /// Secrets, and objects that are larger than `objects_size_max` bytes together.
+    /// Secrets, and objects that are larger than `max_objects_size` bytes together.
     pub(super) fn pack(
         observed: &ObservedDecision<'_>,
-        objects_size_max: usize,
+        max_objects_size: usize,
         origin: &mut RequestOrigin,
         bytes: &mut Vec<u8>,
     ) -> Self {
         let ObservedDecision { request, outcome, .. } = observed;
         let is_secret = is_secret(request);
         let objects = PackedObjects::from_request(request);
-        let objects = (!is_secret && objects.text_size() <= objects_size_max).then_some(objects);
+        let objects = (!is_secret && objects.text_size() <= max_objects_size).then_some(objects);
         let rows = pack_rows(outcome);
         let unpacked_outcome = rows.is_none().then(|| Arc::new(without_objects(outcome, is_secret)));
         let packed = PackedPart::new(observed, objects, rows.unwrap_or_default());

@@ -79,7 +79,7 @@ pub(crate) fn is_zero(number: &usize) -> bool {
 }
 
 /// The maximum number of recorded requests that wait to be read. If there are more, they are dropped and counted.
-const WAITING_REQUESTS_MAX: usize = 256;
+const MAX_WAITING_REQUESTS: usize = 256;
 
 /// A stream of recorded requests. Dropping it ends the recording.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub(crate) struct Recorders(ArcSwap<Vec<Arc<Recorder>>>);
 
 impl Recorders {
     pub(crate) fn open(self: &Arc<Self>, config: RecordingConfig) -> RequestRecording {
-        let (sender, requests) = mpsc::channel(WAITING_REQUESTS_MAX);
+        let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
         let recorder = Arc::new(Recorder {
             share: config.share,
             requests: sender,

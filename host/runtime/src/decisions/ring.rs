@@ -18,14 +18,14 @@ use super::packed::{PackedDecision, RequestOrigin, UnpackedParts};
 use crate::decisions::observer::ObservedDecision;
 
 /// The maximum number of decisions that a thread collects before they are moved to the ring.
-const COLLECTED_COUNT_MAX: usize = 16;
+const MAX_COLLECTED_COUNT: usize = 16;
 /// The maximum size of the decisions that a thread collects before they are moved to the ring, in bytes.
-const COLLECTED_SIZE_MAX: usize = 64 << 10;
+const MAX_COLLECTED_SIZE: usize = 64 << 10;
 
 /// The maximum number of decisions that a reader copies while it locks the ring.
-const COPIED_COUNT_MAX: usize = 256;
+const MAX_COPIED_COUNT: usize = 256;
 /// The maximum size of the decisions that a reader copies while it locks the ring, in bytes.
-const COPIED_SIZE_MAX: usize = 1 << 20;
+const MAX_COPIED_SIZE: usize = 1 << 20;
 
 pub(super) struct RingMemory {
     count: usize,
@@ -104,7 +104,7 @@ impl RingMemory {
             // decision could push all others out of the log.
             let unpacked_parts = UnpackedParts::pack(observed, self.bytes / 16, origin, bytes);
             decisions.push((unpacked_parts, start..bytes.len()));
-            decisions.len() >= COLLECTED_COUNT_MAX || bytes.len() >= COLLECTED_SIZE_MAX
+            decisions.len() >= MAX_COLLECTED_COUNT || bytes.len() >= MAX_COLLECTED_SIZE
         };
         if is_full {
             drop(self.ring());
@@ -127,7 +127,7 @@ impl RingMemory {
         }
         for collected in &mut collections {
             collected.bytes.clear();
-            collected.bytes.shrink_to(COLLECTED_SIZE_MAX);
+            collected.bytes.shrink_to(MAX_COLLECTED_SIZE);
         }
         ring
     }
@@ -206,13 +206,13 @@ impl DecisionRing {
     }
 }
 
-/// Returns how many of the first slots a reader may copy while it locks the ring: at most [`COPIED_COUNT_MAX`] slots of
-/// at most [`COPIED_SIZE_MAX`] together. The first slot may always be copied, even if it is larger.
+/// Returns how many of the first slots a reader may copy while it locks the ring: at most [`MAX_COPIED_COUNT`] slots of
+/// at most [`MAX_COPIED_SIZE`] together. The first slot may always be copied, even if it is larger.
 fn copied_slot_count<'s>(slots: impl Iterator<Item = &'s RingSlot>) -> usize {
     let mut bytes = 0;
-    let copied_slots = slots.take(COPIED_COUNT_MAX).enumerate().take_while(|(index, slot)| {
+    let copied_slots = slots.take(MAX_COPIED_COUNT).enumerate().take_while(|(index, slot)| {
         bytes += slot.length;
-        *index == 0 || bytes <= COPIED_SIZE_MAX
+        *index == 0 || bytes <= MAX_COPIED_SIZE
     });
     copied_slots.count()
 }

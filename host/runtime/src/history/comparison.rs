@@ -15,7 +15,7 @@ use diffy::DiffOptions;
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
 /// The maximum number of line pairs for which a diff is computed. In the worst case, all pairs are compared.
-const LINE_PAIRS_MAX: usize = 25_000_000;
+const MAX_LINE_PAIRS: usize = 25_000_000;
 
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
     Comparison {
@@ -132,7 +132,7 @@ fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
 /// Returns a unified diff of two texts. If the texts are too long to compare, the diff replaces all lines.
 fn line_diff([old_name, new_name]: [String; 2], old: &str, new: &str) -> String {
     let (old_lines, new_lines) = (old.lines().count(), new.lines().count());
-    if old_lines * new_lines <= LINE_PAIRS_MAX {
+    if old_lines * new_lines <= MAX_LINE_PAIRS {
         let mut options = DiffOptions::new();
         options.set_original_filename(old_name);
         options.set_modified_filename(new_name);

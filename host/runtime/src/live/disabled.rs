@@ -91,14 +91,14 @@ pub enum DisableError {
 }
 
 /// The shortest time for which a stage can be disabled.
-const DISABLE_TIME_MIN: Duration = Duration::from_secs(1);
+const MIN_DISABLE_TIME: Duration = Duration::from_secs(1);
 /// The longest time for which a stage can be disabled. To disable it for longer, change its definition.
-const DISABLE_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_DISABLE_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum number of characters in the reason for disabling a stage.
-const REASON_LENGTH_MAX: usize = 1000;
+const MAX_REASON_LENGTH: usize = 1000;
 
 /// The maximum number of stage names that an error lists. The rest is only counted.
-const LISTED_NAMES_MAX: usize = 30;
+const MAX_LISTED_NAMES: usize = 30;
 
 /// The interval at which the system clock is read while a disabled stage or an exception waits for its end. A single
 /// long timer would be late if the machine slept meanwhile: the timer stops during the sleep, but the clock goes on.
@@ -115,12 +115,12 @@ impl Host {
     /// Fails if the live table has no such stage, or several, or if the duration or the reason is invalid.
     pub async fn disable(&self, stage: &StageId, options: DisableOptions) -> Result<Switched, DisableError> {
         let reason = options.reason.trim().to_owned();
-        if reason.is_empty() || reason.chars().count() > REASON_LENGTH_MAX {
+        if reason.is_empty() || reason.chars().count() > MAX_REASON_LENGTH {
             return Err(DisableError::Invalid(format!(
-                "give the reason for which the stage is disabled, in at most {REASON_LENGTH_MAX} characters"
+                "give the reason for which the stage is disabled, in at most {MAX_REASON_LENGTH} characters"
             )));
         }
-        if !(DISABLE_TIME_MIN..=DISABLE_TIME_MAX).contains(&options.duration) {
+        if !(MIN_DISABLE_TIME..=MAX_DISABLE_TIME).contains(&options.duration) {
             let message = format!("a stage is disabled for 1s to 24h, not for {:?}", options.duration);
             return Err(DisableError::Invalid(message));
         }
@@ -303,7 +303,7 @@ fn log_end(disabled: &DisabledStage) {
 }
 
 fn list_names(names: &[String]) -> String {
-    let (shown_names, hidden_names) = names.split_at(names.len().min(LISTED_NAMES_MAX));
+    let (shown_names, hidden_names) = names.split_at(names.len().min(MAX_LISTED_NAMES));
     match shown_names {
         [] => "none".to_owned(),
         _ if hidden_names.is_empty() => shown_names.join(", "),

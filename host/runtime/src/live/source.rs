@@ -88,13 +88,13 @@ pub(crate) enum Purpose<'a> {
 }
 
 /// The maximum time that a start waits for a store that cannot be reached.
-const START_WAIT_MAX: Duration = Duration::from_secs(5);
+const MAX_START_WAIT: Duration = Duration::from_secs(5);
 const READ_PAUSE: Duration = Duration::from_millis(500);
 
 impl TableSource {
     /// Reads the definitions for the first table. Waits a few seconds for a store that cannot be reached.
     pub(crate) async fn read_first_definitions(&mut self) -> Result<Usable, Error> {
-        let wait_end = Instant::now() + START_WAIT_MAX;
+        let wait_end = Instant::now() + MAX_START_WAIT;
         loop {
             let contents = self.stores.read().await;
             if !contents.has_unreachable_store() || Instant::now() >= wait_end {

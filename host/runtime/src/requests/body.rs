@@ -233,9 +233,9 @@ where
 /// Reads the rest of a request body and discards it, for at most two seconds. Otherwise, a client that is still sending
 /// would often miss the reply.
 async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
-    const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
+    const MAX_DRAIN_TIME: Duration = Duration::from_secs(2);
     let reading = async { while let Some(Ok(_)) = body.frame().await {} };
-    let _ = tokio::time::timeout(DRAIN_TIME_MAX, reading).await;
+    let _ = tokio::time::timeout(MAX_DRAIN_TIME, reading).await;
 }
 
 /// Returns the value of `Content-Encoding`; `None` if the body is not encoded.

@@ -30,20 +30,20 @@ use crate::{
 };
 
 /// The maximum number of evaluations at a time. Each of them runs its plugins on at most one thread.
-const EVALUATIONS_MAX: usize = 2;
+const MAX_EVALUATIONS: usize = 2;
 
 /// The maximum number of plugin calls at a time in all evaluations. These calls take no slots from the live plugins.
-const CALLS_IN_FLIGHT_MAX: u32 = 8;
+const MAX_CALLS_IN_FLIGHT: u32 = 8;
 
 /// The number of evaluations whose plugins stay loaded. Users often evaluate several objects with the same chains, and
 /// then only the first evaluation has to compile the plugins.
-const KEPT_EVALUATIONS_MAX: usize = 4;
+const MAX_KEPT_EVALUATIONS: usize = 4;
 
 /// The maximum number of plugins of one evaluation that stay loaded. If an evaluation has more, none stays loaded.
-const KEPT_PLUGINS_MAX: usize = 16;
+const MAX_KEPT_PLUGINS: usize = 16;
 
 /// The maximum size of a settings schema in the result of an evaluation, in bytes. A larger schema is omitted.
-const SCHEMA_SIZE_MAX: usize = 256 << 10;
+const MAX_SCHEMA_SIZE: usize = 256 << 10;
 
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
@@ -142,7 +142,7 @@ pub enum EvaluateError {
     )]
     TookTooLong,
     /// The maximum number of evaluations is running already, and none of them ended while this one waited.
-    #[error("{} evaluations are going on, and none ended in time; try again", EVALUATIONS_MAX)]
+    #[error("{} evaluations are going on, and none ended in time; try again", MAX_EVALUATIONS)]
     TooMany,
 }
 
@@ -166,7 +166,7 @@ impl Evaluator {
     /// Creates an evaluator with slots and a compiler of its own, so that evaluations do not delay requests.
     pub(crate) fn new(live_assembler: &Assembler) -> Self {
         let mut sandbox = live_assembler.sandbox.clone();
-        sandbox.calls_in_flight = sandbox.calls_in_flight.min(CALLS_IN_FLIGHT_MAX);
+        sandbox.calls_in_flight = sandbox.calls_in_flight.min(MAX_CALLS_IN_FLIGHT);
         let assembler = Assembler {
             sandbox,
             catalog: live_assembler.catalog.clone(),
@@ -186,7 +186,7 @@ impl Evaluator {
         };
         Self {
             assembler: Arc::new(assembler),
-            slots: Semaphore::new(EVALUATIONS_MAX),
+            slots: Semaphore::new(MAX_EVALUATIONS),
             kept_plugins: Mutex::default(),
         }
     }
@@ -195,7 +195,7 @@ impl Evaluator {
         let Some(sandbox) = self.assembler.shared_sandbox.get() else {
             return;
         };
-        if plugins.is_empty() || plugins.len() > KEPT_PLUGINS_MAX {
+        if plugins.is_empty() || plugins.len() > MAX_KEPT_PLUGINS {
             return;
         }
         let digests = plugins.iter().filter_map(|plugin| plugin.status.digest.parse().ok());
@@ -210,7 +210,7 @@ impl Evaluator {
             plugins,
             _modules: modules,
         });
-        kept_plugins.truncate(KEPT_EVALUATIONS_MAX);
+        kept_plugins.truncate(MAX_KEPT_EVALUATIONS);
     }
 }
 
@@ -297,7 +297,7 @@ fn collect_schemas(plugins: &[Arc<LivePlugin>]) -> BTreeMap<String, Json> {
         let text = plugin.plugin.description().settings_schema.as_deref()?;
         let schema = serde_json::from_str(text)
             .ok()
-            .filter(|_| text.len() <= SCHEMA_SIZE_MAX)?;
+            .filter(|_| text.len() <= MAX_SCHEMA_SIZE)?;
         Some((plugin.stage.to_string(), schema))
     };
     plugins.iter().filter_map(schema).collect()

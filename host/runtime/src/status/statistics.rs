@@ -173,7 +173,7 @@ struct Period {
 const PERIOD: Duration = Duration::from_secs(300);
 
 /// The longest duration that is recorded, in microseconds: one minute, which is longer than any timeout.
-const DURATION_MICROSECONDS_MAX: u64 = 60_000_000;
+const MAX_DURATION_MICROSECONDS: u64 = 60_000_000;
 
 impl CallWindow {
     fn new(now: Instant) -> Self {
@@ -251,7 +251,7 @@ impl Period {
 
 pub(super) fn record_duration(durations: &mut Histogram<u32>, duration: Duration) {
     let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    let _ = durations.record(microseconds.clamp(1, DURATION_MICROSECONDS_MAX));
+    let _ = durations.record(microseconds.clamp(1, MAX_DURATION_MICROSECONDS));
 }
 
 /// Creates a histogram with a precision of `digits` decimal digits. It grows as longer durations are recorded.

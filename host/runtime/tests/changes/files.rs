@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The time limit after which a test that hangs fails.
-const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Opening a FIFO for reading blocks until another program writes to it, so the host must not open it.
 #[tokio::test]
@@ -31,7 +31,7 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
         ("file:/dev/zero", "a device"),
     ] {
         scene.write("b.yaml", &plugin("b", source));
-        let reloaded = tokio::time::timeout(HANG_TIMEOUT, host.reload()).await;
+        let reloaded = tokio::time::timeout(TEST_TIMEOUT, host.reload()).await;
         let error = reloaded.expect("the reload hangs").unwrap_err().to_string();
         assert!(
             error.contains(&format!("it is {what}, not a regular file")),
@@ -40,10 +40,10 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
     }
     scene.remove("b.yaml");
     mkfifoat(CWD, scene.chains().join("b.yaml"), Mode::RUSR | Mode::WUSR).unwrap();
-    let reloaded = tokio::time::timeout(HANG_TIMEOUT, host.reload()).await;
+    let reloaded = tokio::time::timeout(TEST_TIMEOUT, host.reload()).await;
     let error = reloaded.expect("the reload hangs").unwrap_err().to_string();
     assert!(error.contains("b.yaml") && error.contains("it is a FIFO"), "{error}");
-    let rolled_back = tokio::time::timeout(HANG_TIMEOUT, host.rollback(1, None)).await;
+    let rolled_back = tokio::time::timeout(TEST_TIMEOUT, host.rollback(1, None)).await;
     rolled_back.expect("the rollback hangs").unwrap();
     assert_eq!(live_summary(&host), "3 a=1 !");
 }

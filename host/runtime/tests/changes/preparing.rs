@@ -13,7 +13,7 @@ use crate::{
 
 /// The time limit after which a test that hangs fails. The timeout of `configure` is ten times as long, so that a test
 /// cannot pass because of that timeout.
-const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns a chain with a plugin whose `configure` never returns, so that its preparation hangs.
 fn hanging_chain(scene: &ChangesScene, name: &str) -> String {
@@ -28,7 +28,7 @@ async fn start(scene: &ChangesScene) -> Host {
     scene.write("a.yaml", &chain("a", "1"));
     let mut sandbox = SandboxConfig::default();
     sandbox.calls_in_flight = 4;
-    sandbox.configure_timeout = 10 * HANG_TIMEOUT;
+    sandbox.configure_timeout = 10 * TEST_TIMEOUT;
     let host = Host::builder()
         .definitions(scene.chains())
         .history(scene.folder.path().join("history"))
@@ -49,14 +49,14 @@ async fn wait_until_building(host: &Host, is_building: bool) {
             turns.tick().await;
         }
     };
-    let waited = tokio::time::timeout(HANG_TIMEOUT, waiting).await;
+    let waited = tokio::time::timeout(TEST_TIMEOUT, waiting).await;
     assert!(waited.is_ok(), "building is never {is_building}");
 }
 
 /// Awaits an operation while the `configure` of some other plugin never returns. The operation must not wait for that
 /// plugin: the test fails if the operation takes too long.
 async fn finish_in_time<T>(operation: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
-    match tokio::time::timeout(HANG_TIMEOUT, answer).await {
+    match tokio::time::timeout(TEST_TIMEOUT, answer).await {
         Ok(answer) => answer.unwrap(),
         Err(_) => panic!("{operation} waits for `configure`"),
     }

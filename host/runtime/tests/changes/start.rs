@@ -31,14 +31,14 @@ async fn unchanged_definitions_keep_their_revision_after_a_restart() {
 async fn a_start_waits_until_a_file_is_written_completely() {
     // The shortest time that the start must take. The host waits until two seconds have passed since the last write to
     // the file. File systems round times, so the test demands a little less.
-    const START_TIME_MIN: Duration = Duration::from_millis(1900);
+    const MIN_START_TIME: Duration = Duration::from_millis(1900);
     let scene = ChangesScene::new();
     scene.write("ab.yaml", &format!("{}---\n{}", chain("a", "1"), chain("b", "1")));
     assert_eq!(live_summary(&scene.start().await.unwrap()), "1 a=1 b=1");
     let write_time = Instant::now();
     scene.write("ab.yaml", &chain("a", "1"));
     assert_eq!(live_summary(&scene.start().await.unwrap()), "2 a=1");
-    assert!(write_time.elapsed() >= START_TIME_MIN, "{:?}", write_time.elapsed());
+    assert!(write_time.elapsed() >= MIN_START_TIME, "{:?}", write_time.elapsed());
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use crate::{
 
 const NO_CLUSTER: &str = "no control plane is configured on this host";
 
-const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
+const MAX_PAGE: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
 /// The cost of a label selector. A selector is compared with the labels of all objects, so each of its bytes counts as
 /// much as searching this many bytes of text.
@@ -238,7 +238,7 @@ impl cluster::Host for CallState {
         query.namespace = self.granted_namespace(&kind, request.namespace, true)?;
         query.label_selector = request.label_selector;
         query.fields = fields;
-        query.limit = Some(NonZeroU32::new(request.limit).map_or(PAGE_MAX, |limit| limit.min(PAGE_MAX)));
+        query.limit = Some(NonZeroU32::new(request.limit).map_or(MAX_PAGE, |limit| limit.min(MAX_PAGE)));
         query.from = request.continue_;
         let reader = RecordedCluster::new(&*reader, self.recorder.as_ref());
         let page = match list_objects(reader, &kind, &query, self.deadline).await {

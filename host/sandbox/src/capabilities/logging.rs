@@ -12,13 +12,13 @@ use crate::{LogLimits, contract::bindings::wasi::logging::logging, store::CallSt
 pub(crate) const TARGET: &str = "admittance::plugin";
 
 /// The number of bytes kept of the end of standard error, which may be the message of a plugin's panic.
-const TAIL_MAX: usize = 4 << 10;
+const MAX_TAIL: usize = 4 << 10;
 
 /// The maximum length of a line of a standard stream, in bytes; longer lines are split.
-const LINE_MAX: usize = 4 << 10;
+const MAX_LINE: usize = 4 << 10;
 
 /// The maximum number of HTTP requests that are logged in a call of a plugin.
-const REQUESTS_MAX: u32 = 64;
+const MAX_REQUESTS: u32 = 64;
 
 #[derive(Clone)]
 pub(crate) struct CallLog(Arc<Mutex<GuestLines>>);
@@ -106,7 +106,7 @@ impl CallLog {
             plugin,
             uid,
             remaining_limits: limits,
-            requests_left: REQUESTS_MAX,
+            requests_left: MAX_REQUESTS,
             dropped_count: 0,
             is_closed: false,
             pending_out: Vec::new(),
@@ -136,7 +136,7 @@ impl CallLog {
         }
         lines.requests_left -= 1;
         let (plugin, uid) = (&*lines.plugin, lines.uid.as_str());
-        let request = &*shortened(request, LINE_MAX);
+        let request = &*shortened(request, MAX_LINE);
         match status {
             Ok(status) => {
                 keep_line(Level::INFO, "http", format!("{request}: {status}"));
@@ -227,12 +227,12 @@ impl GuestLines {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         if stream == Stream::Err {
             self.stderr_tail.extend_from_slice(bytes);
-            let excess = self.stderr_tail.len().saturating_sub(TAIL_MAX);
+            let excess = self.stderr_tail.len().saturating_sub(MAX_TAIL);
             self.stderr_tail.drain(..excess);
         }
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let pending = self.pending_line(stream);
-            let room = LINE_MAX.saturating_sub(pending.len());
+            let room = MAX_LINE.saturating_sub(pending.len());
             pending.extend_from_slice(part.get(..room).unwrap_or(part));
             if part.ends_with(b"\n") {
                 let line = std::mem::take(pending);

@@ -14,7 +14,7 @@ use wasmtime_wasi::{
 use super::logging::{CallLog, Stream};
 
 /// The maximum number of bytes that a guest may write to a standard stream at once.
-const WRITE_MAX: usize = 64 << 10;
+const MAX_WRITE: usize = 64 << 10;
 
 #[derive(Clone)]
 pub(crate) struct StandardStream {
@@ -61,7 +61,7 @@ impl OutputStream for StandardStream {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        Ok(WRITE_MAX)
+        Ok(MAX_WRITE)
     }
 }
 

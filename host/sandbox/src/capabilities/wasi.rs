@@ -14,7 +14,7 @@ use super::{logging::Stream, stdio::StandardStream};
 use crate::store::CallState;
 
 /// The maximum number of bytes that a guest gets from one call of `get-random-bytes`.
-const RANDOM_MAX: u64 = 64 << 10;
+const MAX_RANDOM: u64 = 64 << 10;
 
 /// Links all interfaces of WASI except the one for environment variables, which `link_environment` links.
 pub(super) fn link(into: &mut Linker<CallState>) -> wasmtime::Result<()> {
@@ -53,7 +53,7 @@ impl WasiView for CallState {
                 .monotonic_clock(CallClock(*started))
                 .allow_udp(false)
                 .allow_tcp(false)
-                .max_random_size(RANDOM_MAX);
+                .max_random_size(MAX_RANDOM);
             if !*preparing {
                 for (name, value) in &grants.environment {
                     builder.env(name, value);

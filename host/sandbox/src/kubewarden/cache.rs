@@ -15,10 +15,10 @@ use super::host_calls::{Answer, parse};
 /// The prefix of keys that are reserved for Kubewarden itself.
 const RESERVED_PREFIX: &str = "kubewarden_internal_";
 
-const ENTRIES_MAX: usize = 1024;
-const CACHE_SIZE_MAX: usize = 1 << 20;
+const MAX_ENTRIES: usize = 1024;
+const MAX_CACHE_SIZE: usize = 1 << 20;
 
-const LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// The values that a policy has stored, until they expire.
 #[derive(Default)]
@@ -56,12 +56,12 @@ impl PolicyCache {
         let size = key.len().saturating_add(value.len());
         let problem = if key.starts_with(RESERVED_PREFIX) {
             Some(format!("keys that begin with `{RESERVED_PREFIX}` are reserved"))
-        } else if size > CACHE_SIZE_MAX {
+        } else if size > MAX_CACHE_SIZE {
             Some(format!(
-                "key and value have {size} bytes; the limit is {CACHE_SIZE_MAX}"
+                "key and value have {size} bytes; the limit is {MAX_CACHE_SIZE}"
             ))
         } else {
-            let expires_at = now + Duration::from_secs(ttl).min(LIFETIME_MAX);
+            let expires_at = now + Duration::from_secs(ttl).min(MAX_LIFETIME);
             let value = value.into();
             self.insert(key, CachedValue { value, expires_at }, now);
             None
@@ -92,7 +92,7 @@ impl PolicyCache {
         entries.insert(key, value);
         let size = |(key, cached_value): (&String, &CachedValue)| key.len() + cached_value.value.len();
         let mut bytes: usize = entries.iter().map(size).sum();
-        if entries.len() <= ENTRIES_MAX && bytes <= CACHE_SIZE_MAX {
+        if entries.len() <= MAX_ENTRIES && bytes <= MAX_CACHE_SIZE {
             return;
         }
         entries.retain(|_, cached_value| now < cached_value.expires_at);
@@ -103,7 +103,7 @@ impl PolicyCache {
             .collect();
         expirations.sort_unstable();
         for (_, key) in expirations {
-            if entries.len() <= ENTRIES_MAX && bytes <= CACHE_SIZE_MAX {
+            if entries.len() <= MAX_ENTRIES && bytes <= MAX_CACHE_SIZE {
                 return;
             }
             if let Some(removed) = entries.remove(&key) {
@@ -145,7 +145,7 @@ mod tests {
         set(&cache, "now", b"1", 0, now);
         assert_eq!(get(&cache, "now", now), miss);
         set(&cache, "ever", b"1", u64::MAX, now);
-        assert_eq!(get(&cache, "ever", now + LIFETIME_MAX), miss);
+        assert_eq!(get(&cache, "ever", now + MAX_LIFETIME), miss);
         let refused = set(&cache, "kubewarden_internal_a", b"1", 10, now);
         assert_eq!(refused["code"], 1);
         assert_eq!(get(&cache, "kubewarden_internal_a", now), miss);
@@ -156,14 +156,14 @@ mod tests {
     #[test]
     fn the_number_and_size_of_cached_values_are_limited() {
         let (cache, now) = (PolicyCache::default(), Instant::now());
-        let half = vec![7; CACHE_SIZE_MAX / 2];
+        let half = vec![7; MAX_CACHE_SIZE / 2];
         set(&cache, "long", &half, 20, now);
         set(&cache, "short", &half, 10, now);
         assert_eq!(get(&cache, "short", now)["message"], "miss");
         assert_eq!(get(&cache, "long", now)["message"], "hit");
-        assert_eq!(set(&cache, "large", &vec![7; CACHE_SIZE_MAX], 10, now)["code"], 1);
+        assert_eq!(set(&cache, "large", &vec![7; MAX_CACHE_SIZE], 10, now)["code"], 1);
         let cache = PolicyCache::default();
-        for number in 0..=ENTRIES_MAX {
+        for number in 0..=MAX_ENTRIES {
             set(&cache, &number.to_string(), b"", 10 + number as u64, now);
         }
         assert_eq!(get(&cache, "0", now)["message"], "miss");

@@ -28,12 +28,12 @@ const CODE_SIGNING_OID: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
 /// The maximum number of certificates in a chain that a policy sends. This is ample, because a verified path has at
 /// most six certificates besides the root.
-const CHAIN_LENGTH_MAX: usize = 32;
-const CHAIN_SIZE_MAX: usize = 256 << 10;
+const MAX_CHAIN_LENGTH: usize = 32;
+const MAX_CHAIN_SIZE: usize = 256 << 10;
 
 /// The maximum number of steps when a policy lets the host verify a certificate. Each certificate and each signature
 /// that is checked on the way to the root counts as a step.
-const STEPS_MAX: u32 = 32;
+const MAX_STEPS: u32 = 32;
 
 #[derive(Deserialize)]
 struct CertificateQuestion {
@@ -85,9 +85,9 @@ fn find_problem(question: &CertificateQuestion, now: SystemTime, deadline: Deadl
         return Ok(None);
     };
     let size: usize = chain.iter().map(|certificate| certificate.data.len()).sum();
-    if chain.len() > CHAIN_LENGTH_MAX || size > CHAIN_SIZE_MAX {
+    if chain.len() > MAX_CHAIN_LENGTH || size > MAX_CHAIN_SIZE {
         return Err(format!(
-            "the chain has {} certificates of {size} bytes; the limit is {CHAIN_LENGTH_MAX} of {CHAIN_SIZE_MAX} bytes together. Leave out \
+            "the chain has {} certificates of {size} bytes; the limit is {MAX_CHAIN_LENGTH} of {MAX_CHAIN_SIZE} bytes together. Leave out \
              those that do not lead from the certificate to its root",
             chain.len()
         ));
@@ -99,7 +99,7 @@ fn find_problem(question: &CertificateQuestion, now: SystemTime, deadline: Deadl
     let anchors = [anchor_from_trusted_cert(root)
         .map_err(|error| format!("the last certificate of the chain is not valid: {error}"))?];
     let budget = CheckBudget {
-        checks_left: AtomicU32::new(STEPS_MAX),
+        checks_left: AtomicU32::new(MAX_STEPS),
         deadline,
     };
     let counted_algorithms: Vec<_> = ALL_VERIFICATION_ALGS
@@ -123,7 +123,7 @@ fn find_problem(question: &CertificateQuestion, now: SystemTime, deadline: Deadl
         Ok(_) => Ok(None),
         Err(_) if deadline.has_passed() => Err("the chain was not verified in time".to_owned()),
         Err(_) if budget.is_used_up() => Err(format!(
-            "the chain has too many paths: none of those within {STEPS_MAX} certificates and signatures leads to the \
+            "the chain has too many paths: none of those within {MAX_STEPS} certificates and signatures leads to the \
              certificate. Leave out certificates with the same name"
         )),
         Err(error) => Ok(Some(format!("the chain does not lead to the certificate: {error}"))),

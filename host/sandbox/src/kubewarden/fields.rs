@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The maximum number of conditions in a selector, and of masks in a query.
-const FIELDS_MAX: usize = 64;
+const MAX_FIELDS: usize = 64;
 
 /// Conditions such as `metadata.name=a,spec.nodeName!=b`. Strings, numbers and booleans are compared as text.
 pub(super) struct FieldSelector(Vec<(String, bool, String)>);
@@ -42,8 +42,8 @@ impl FieldSelector {
 
 /// Refuses more conditions or masks than the limit, because each is compared with every field of every object.
 fn check_field_count(count: usize) -> Result<(), String> {
-    if count > FIELDS_MAX {
-        return Err(format!("the request names {count} fields; the limit is {FIELDS_MAX}"));
+    if count > MAX_FIELDS {
+        return Err(format!("the request names {count} fields; the limit is {MAX_FIELDS}"));
     }
     Ok(())
 }
@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn a_request_with_too_many_field_conditions_or_masks_is_refused() {
         let names = |count: usize| vec!["a=b".to_owned(); count];
-        assert!(FieldSelector::parse(&names(FIELDS_MAX).join(",")).is_ok());
-        keep_fields("{}".to_owned(), Some(&names(FIELDS_MAX))).unwrap();
+        assert!(FieldSelector::parse(&names(MAX_FIELDS).join(",")).is_ok());
+        keep_fields("{}".to_owned(), Some(&names(MAX_FIELDS))).unwrap();
         for error in [
-            FieldSelector::parse(&names(FIELDS_MAX + 1).join(",")).err(),
-            keep_fields("{}".to_owned(), Some(&names(FIELDS_MAX + 1))).err(),
+            FieldSelector::parse(&names(MAX_FIELDS + 1).join(",")).err(),
+            keep_fields("{}".to_owned(), Some(&names(MAX_FIELDS + 1))).err(),
         ] {
             assert_eq!(error.unwrap(), "the request names 65 fields; the limit is 64");
         }

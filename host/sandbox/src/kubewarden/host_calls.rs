@@ -25,7 +25,7 @@ use crate::{
 const BINDING: &str = "kubewarden";
 
 /// The maximum size of a policy's query about the cluster, images or addresses, and of its log events, in bytes.
-const REQUEST_MAX: usize = 256 << 10;
+const MAX_REQUEST: usize = 256 << 10;
 
 /// The arguments of a host call: four pairs of address and length, for the binding, namespace, operation and payload.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
@@ -63,8 +63,8 @@ async fn dispatch_call(
             log_event(state, &payload);
             Ok(Ok(Vec::new()))
         }
-        (BINDING, "kubernetes" | "oci" | "net", _) if payload.len() > REQUEST_MAX => Ok(Err(format!(
-            "the request has {} bytes; the limit is {REQUEST_MAX}",
+        (BINDING, "kubernetes" | "oci" | "net", _) if payload.len() > MAX_REQUEST => Ok(Err(format!(
+            "the request has {} bytes; the limit is {MAX_REQUEST}",
             payload.len()
         ))),
         (BINDING, "kubernetes", "get_resource") => match parse(&payload) {
@@ -109,9 +109,9 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
 }
 
 fn log_event(state: &CallState, payload: &[u8]) {
-    // An event of more than `REQUEST_MAX` bytes does not fit into the log. It is not parsed, and counts as a dropped
+    // An event of more than `MAX_REQUEST` bytes does not fit into the log. It is not parsed, and counts as a dropped
     // line.
-    let short_payload = Some(payload).filter(|payload| payload.len() <= REQUEST_MAX);
+    let short_payload = Some(payload).filter(|payload| payload.len() <= MAX_REQUEST);
     let event = short_payload.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(bytes).ok());
     let Some(mut event) = event else {
         state

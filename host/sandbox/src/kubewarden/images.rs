@@ -21,7 +21,7 @@ const DEFAULT_PATH: &str = "library";
 const GITHUB_ISSUER: &str = "https://token.actions.githubusercontent.com";
 
 /// The maximum number of signers in a verification, because each is tried with each signature.
-const SIGNERS_MAX: usize = 16;
+const MAX_SIGNERS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImageOperation {
@@ -173,10 +173,10 @@ pub(super) async fn answer_query(
         return Ok(Err(PREPARING_MESSAGE.to_owned()));
     }
     let (name, signers) = match parse_request(operation, payload) {
-        Ok((_, signers)) if signer_count(&signers) > SIGNERS_MAX => {
+        Ok((_, signers)) if signer_count(&signers) > MAX_SIGNERS => {
             let number = signer_count(&signers);
             return Ok(Err(format!(
-                "the request names {number} keys, identities and authorities; the limit is {SIGNERS_MAX}"
+                "the request names {number} keys, identities and authorities; the limit is {MAX_SIGNERS}"
             )));
         }
         Ok(request) => request,

@@ -11,7 +11,7 @@ use crate::{Capability, Description, Error, ResourceHint};
 
 const SECTION_NAME: &str = "io.kubewarden.metadata";
 
-const SECTION_MAX: usize = 1 << 20;
+const MAX_SECTION: usize = 1 << 20;
 
 /// The version of the waPC protocol that this host supports.
 pub(super) const PROTOCOL_VERSION: &str = "v1";
@@ -84,9 +84,9 @@ impl PolicyMetadata {
     pub(super) fn parse(module: &[u8]) -> Result<Self, Error> {
         let (section, imports_wapc) = find_section(module)?;
         let section = match section {
-            Some(bytes) if bytes.len() > SECTION_MAX => {
+            Some(bytes) if bytes.len() > MAX_SECTION => {
                 return Err(Error::Policy(format!(
-                    "its section `{SECTION_NAME}` has {} bytes; the limit is {SECTION_MAX}",
+                    "its section `{SECTION_NAME}` has {} bytes; the limit is {MAX_SECTION}",
                     bytes.len()
                 )));
             }

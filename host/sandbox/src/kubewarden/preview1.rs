@@ -33,10 +33,10 @@ const ERROR: u32 = 2;
 const CHARACTER_DEVICE: u8 = 2;
 
 /// The maximum number of buffers in one read or write, and of events for which one `poll_oneoff` waits.
-const VECTORS_MAX: u32 = 1024;
+const MAX_VECTORS: u32 = 1024;
 
 /// The maximum size of one write to the log, in bytes; a program writes the rest with its next write.
-const LOG_WRITE_MAX: usize = 16 << 10;
+const MAX_LOG_WRITE: usize = 16 << 10;
 
 const STREAM_STATUS_SIZE: usize = 24;
 const FILE_STATUS_SIZE: usize = 64;
@@ -256,7 +256,7 @@ fn put_value(guest: &mut PolicyCaller<'_>, value: Result<u64, Errno>, address: A
 }
 
 fn read_vectors(memory: &[u8], address: Address, count: u32) -> wasmtime::Result<Vec<(Address, u32)>> {
-    (0..count.min(VECTORS_MAX))
+    (0..count.min(MAX_VECTORS))
         .map(|index| {
             let vector = address.saturating_add(index * 8);
             Ok((read_u32(memory, vector)?, read_u32(memory, vector.saturating_add(4))?))
@@ -309,10 +309,10 @@ fn write(
                 total = total.saturating_add(bytes.len());
             }
             _ => {
-                let part = bytes.get(..LOG_WRITE_MAX.saturating_sub(total)).unwrap_or(bytes);
+                let part = bytes.get(..MAX_LOG_WRITE.saturating_sub(total)).unwrap_or(bytes);
                 state.log.write(stream, part);
                 total = total.saturating_add(part.len());
-                if total >= LOG_WRITE_MAX {
+                if total >= MAX_LOG_WRITE {
                     break;
                 }
             }
@@ -330,7 +330,7 @@ async fn poll(
     count: u32,
     event_count_address: Address,
 ) -> wasmtime::Result<Errno> {
-    if count == 0 || count > VECTORS_MAX {
+    if count == 0 || count > MAX_VECTORS {
         return Ok(INVALID);
     }
     let (memory, state) = memory_and_state(guest)?;

@@ -213,7 +213,7 @@ async fn a_meter_measures_the_cost_of_calls() {
 
 #[tokio::test]
 async fn a_module_above_the_size_limit_is_refused() {
-    let sandbox = sandbox_with(|config| config.module_size_max = 100);
+    let sandbox = sandbox_with(|config| config.max_module_size = 100);
     let error = sandbox.prepare(vec![0; 101], "{}", &config()).await.unwrap_err();
     let message = "the module has 101 bytes; the limit is 100; ";
     assert!(error.to_string().starts_with(message), "{error}");

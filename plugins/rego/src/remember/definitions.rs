@@ -11,7 +11,7 @@ use crate::{
 
 /// The results of a function are cached if its calls in the policy evaluate at least this many rule bodies together.
 /// With fewer, looking up a result takes longer than evaluating the function.
-const CACHED_BODIES_MIN: usize = 8;
+const MIN_CACHED_BODIES: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct PureFunction {
@@ -150,7 +150,7 @@ impl PureFunctions {
         }
         let is_worthwhile = |path: &str| {
             let sites = sites.get(path).copied().unwrap_or_default();
-            sites * self.total_body_count(path, &mut BTreeSet::new()) >= CACHED_BODIES_MIN
+            sites * self.total_body_count(path, &mut BTreeSet::new()) >= MIN_CACHED_BODIES
         };
         let worthwhile_functions = self.functions.iter().filter(|(path, _)| is_worthwhile(path));
         worthwhile_functions.map(|(_, definition)| definition).collect()

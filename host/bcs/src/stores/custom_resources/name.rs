@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::definition_name::DefinitionName;
 
 /// The maximum number of characters from the definition's name that a derived name contains.
-const READABLE_LENGTH_MAX: usize = 200;
+const MAX_READABLE_LENGTH: usize = 200;
 /// The number of bytes of the digest at the end of a derived name, which makes it unique.
 const DIGEST_LENGTH: usize = 8;
 
@@ -20,7 +20,7 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
     }
     let full_name = definition.to_string();
     let mut name = String::new();
-    for c in full_name.chars().take(READABLE_LENGTH_MAX) {
+    for c in full_name.chars().take(MAX_READABLE_LENGTH) {
         let c = c.to_ascii_lowercase();
         if c.is_ascii_lowercase() || c.is_ascii_digit() {
             name.push(c);

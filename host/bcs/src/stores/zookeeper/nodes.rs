@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The maximum number of attempts to read all nodes while they change.
-const READ_ATTEMPTS_MAX: usize = 10;
+const MAX_READ_ATTEMPTS: usize = 10;
 
 pub(super) struct StoreNode {
     pub(super) path: String,
@@ -65,7 +65,7 @@ impl NodeReader {
         }
         // The server of this session may lag behind other servers of the ensemble. `sync` makes it catch up with them.
         client.sync(root).await.at_node("reading", root)?;
-        for _ in 0..READ_ATTEMPTS_MAX {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();
             session_watches.watches.retain(|_, change| is_waiting(change));
             let mut attempt = TreeRead {

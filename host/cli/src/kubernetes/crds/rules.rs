@@ -323,15 +323,15 @@ fn add_keywords(spec: &mut Json, additions: &[Addition]) {
                         validations.extend(rules);
                     }
                 }
-                Items(item_count_max, length) => {
-                    schema.insert("maxItems".to_owned(), (*item_count_max).into());
+                Items(max_item_count, length) => {
+                    schema.insert("maxItems".to_owned(), (*max_item_count).into());
                     let items = schema.get_mut("items").and_then(Json::as_object_mut);
                     if let Some(items) = items.filter(|_| *length > 0) {
                         items.insert("maxLength".to_owned(), (*length).into());
                     }
                 }
-                Length(length_max) => {
-                    schema.insert("maxLength".to_owned(), (*length_max).into());
+                Length(max_length) => {
+                    schema.insert("maxLength".to_owned(), (*max_length).into());
                 }
                 Key(field) => {
                     schema.insert(LIST_TYPE.to_owned(), "map".into());

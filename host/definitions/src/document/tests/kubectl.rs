@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{BYTE_ORDER_MARK, LARGEST_FILE, SyntaxMistake, VALUE_COUNT_MAX, mistakes_in, yaml};
+use super::{BYTE_ORDER_MARK, LARGEST_FILE, MAX_VALUE_COUNT, SyntaxMistake, mistakes_in, yaml};
 use crate::{ChainDefinition, PluginDefinition, load_text};
 
 /// Each line contains a text and the values of its documents, or no values if kubectl refuses the text.
@@ -121,9 +121,9 @@ fn aliases_may_expand_a_document_at_most_a_hundredfold() {
 #[test]
 fn the_number_of_values_in_a_file_is_limited() {
     for (name, at, places) in [("f.yaml", "# YAML\n", (2, 2)), ("f.json", "", (1, 2))] {
-        let text = format!("{at}[{}1]", "1,".repeat(VALUE_COUNT_MAX));
+        let text = format!("{at}[{}1]", "1,".repeat(MAX_VALUE_COUNT));
         let (line, width) = places;
-        let column = (VALUE_COUNT_MAX - 1) * width + 2;
+        let column = (MAX_VALUE_COUNT - 1) * width + 2;
         assert_eq!(
             mistakes_in(name, &text),
             format!("{name}:{line}:{column}: the file has more than 500000 values; split it")

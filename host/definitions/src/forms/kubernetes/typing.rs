@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The maximum number of kinds against which a policy is checked.
-const KIND_COUNT_MAX: usize = 10;
+const MAX_KIND_COUNT: usize = 10;
 
 pub(super) type Structures = Arc<Vec<(GroupVersionKind, Structure)>>;
 
@@ -100,7 +100,7 @@ pub(super) fn misfits(
     let mut checked_kinds: Vec<&GroupVersionKind> = Vec::new();
     for (kind, plural, structure) in defined.chain(builtin) {
         let is_named = !checked_kinds.contains(&kind) && rules.iter().any(|rule| names_kind(rule, kind, &plural));
-        if is_named && checked_kinds.len() < KIND_COUNT_MAX {
+        if is_named && checked_kinds.len() < MAX_KIND_COUNT {
             checked_kinds.push(kind);
             compare(Some(&structure), &format!("for {kind}: "));
         }
@@ -136,7 +136,7 @@ pub(super) fn compile_warnings(
         }
     }
     let mut warnings = Vec::new();
-    for resource in named_resources.into_iter().take(KIND_COUNT_MAX) {
+    for resource in named_resources.into_iter().take(MAX_KIND_COUNT) {
         let Some(schema) = resource.schema.clone() else {
             continue;
         };

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The maximum number of entries in each list of expressions.
-const ENTRY_COUNT_MAX: usize = 64;
+const MAX_ENTRY_COUNT: usize = 64;
 
 struct ExpressionReader<'r> {
     compiler: PolicyCompiler,
@@ -106,8 +106,8 @@ pub(crate) fn read_kyverno(
 
 /// Reports those parts of a policy that kube-apiserver rejects, although this program could evaluate them.
 fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
-    const ANNOTATION_COUNT_MAX: usize = 20;
-    const ANNOTATION_LENGTH_MAX: usize = 5 << 10;
+    const MAX_ANNOTATION_COUNT: usize = 20;
+    const MAX_ANNOTATION_LENGTH: usize = 5 << 10;
     let mut list = |name: &'static str| -> Vec<Node<'a>> {
         let children = fields.optional(name).map(|node| node.children());
         children
@@ -144,12 +144,12 @@ fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
             node.add_mistake(message, "write the part after the `/` alone");
         }
         if let Some((node, value)) = text_field(entry, "valueExpression")
-            && value.trim().len() > ANNOTATION_LENGTH_MAX
+            && value.trim().len() > MAX_ANNOTATION_LENGTH
         {
             node.add_mistake("the expression is longer than 5 KiB", "make it shorter");
         }
     }
-    if annotations.len() > ANNOTATION_COUNT_MAX
+    if annotations.len() > MAX_ANNOTATION_COUNT
         && let Some(node) = fields.optional("auditAnnotations")
     {
         node.add_mistake("there are more than 20 annotations", "write 20 at most");
@@ -256,9 +256,9 @@ fn read_entries<'a>(fields: &mut Fields<'a>, name: &'static str) -> Vec<Node<'a>
         return Vec::new();
     };
     let entries = node.list().unwrap_or_default();
-    if entries.len() > ENTRY_COUNT_MAX {
+    if entries.len() > MAX_ENTRY_COUNT {
         let message = format!("there are {} entries", entries.len());
-        node.add_mistake(message, format!("write {ENTRY_COUNT_MAX} at most"));
+        node.add_mistake(message, format!("write {MAX_ENTRY_COUNT} at most"));
     }
     entries
 }

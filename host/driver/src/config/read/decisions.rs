@@ -11,9 +11,9 @@ use super::{GIB, HOUR, KIB, MIB, SectionContext, ports::pem_file_reader};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-const COUNT_MAX: usize = 10_000_000;
+const MAX_COUNT: usize = 10_000_000;
 
-const TOKEN_SIZE_MAX: u64 = 16 * KIB;
+const MAX_TOKEN_SIZE: u64 = 16 * KIB;
 
 pub(super) fn decisions(node: &Node<'_>, sections: SectionContext<'_>) -> Option<(DecisionsConfig, SinksConfig)> {
     let mut fields = node.object()?;
@@ -40,7 +40,7 @@ pub(super) fn decisions(node: &Node<'_>, sections: SectionContext<'_>) -> Option
 fn read_memory(node: &Node<'_>) -> Option<DecisionsConfig> {
     let mut fields = node.object()?;
     let mut config = DecisionsConfig::default();
-    config.count = fields.get("count", config.count, readers::integer(0..=COUNT_MAX));
+    config.count = fields.get("count", config.count, readers::integer(0..=MAX_COUNT));
     config.bytes = fields.get("size", config.bytes, readers::size(MIB..=64 * GIB));
     Some(config)
 }
@@ -130,7 +130,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
 }
 
 fn check_token_file(path: &std::path::Path) -> Result<std::path::PathBuf, String> {
-    file::read_secret(path, TOKEN_SIZE_MAX)
+    file::read_secret(path, MAX_TOKEN_SIZE)
         .map(|_| path.to_owned())
         .map_err(|error| error.describe(path, "the token file"))
 }

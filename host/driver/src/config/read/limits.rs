@@ -13,8 +13,8 @@ pub(super) fn limits(node: &Node<'_>, default: &Limits) -> Option<Limits> {
     let count = readers::integer(1..=1_000_000);
     let delay = readers::duration(Duration::ZERO..=HOUR);
     let body = fields.get("body", default.body, readers::size(KIB..=GIB));
-    let memory_min = u64::try_from(BodyBudget::smallest_for(body)).unwrap_or(GIB);
-    let memory = readers::size(memory_min..=1024 * GIB);
+    let min_memory = u64::try_from(BodyBudget::smallest_for(body)).unwrap_or(GIB);
+    let memory = readers::size(min_memory..=1024 * GIB);
     Some(Limits {
         body,
         body_memory: fields.get_optional("bodyMemory", memory).or(default.body_memory),
@@ -38,7 +38,7 @@ pub(super) fn sandbox(node: &Node<'_>) -> Option<SandboxConfig> {
     let calls = readers::integer(1..=10_000);
     config.calls_in_flight = fields.get("callsInFlight", config.calls_in_flight, calls);
     // A stage may set its own limit `memory`, which must be in the same range.
-    config.memory_limit_max = fields.get("memory", config.memory_limit_max, readers::size(MIB..=4 * GIB));
+    config.max_memory_limit = fields.get("memory", config.max_memory_limit, readers::size(MIB..=4 * GIB));
     let memory = readers::size(64 * MIB..=64 * GIB);
     config.compile_memory = fields.get("compileMemory", config.compile_memory, memory);
     let time = readers::duration(Duration::from_secs(1)..=HOUR);

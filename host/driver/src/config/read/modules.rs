@@ -19,9 +19,9 @@ pub(super) fn history(node: &Node<'_>) -> Option<HistoryConfig> {
     let mut fields = node.object()?;
     Some(HistoryConfig {
         directory: fields.get_optional("directory", Node::file_path),
-        revisions_max: fields.get(
+        max_revisions: fields.get(
             "keep",
-            HistoryConfig::default().revisions_max,
+            HistoryConfig::default().max_revisions,
             readers::integer(1..=1000),
         ),
     })

@@ -71,6 +71,6 @@ fn read_trust_root(node: &Node<'_>) -> Option<TrustRoot> {
 
 fn read_pem(path: &Path) -> Result<String, String> {
     /// The maximum size of `trusted_root.json`, in bytes.
-    const PEM_SIZE_MAX: u64 = 1 << 20;
-    file::read_to_string(path, PEM_SIZE_MAX).map_err(|error| format!("{}: {error}", path.display()))
+    const MAX_PEM_SIZE: u64 = 1 << 20;
+    file::read_to_string(path, MAX_PEM_SIZE).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -293,7 +293,7 @@ log: { level: debug, format: json }
         config.history,
         HistoryConfig {
             directory: Some("/var/lib/admittance".into()),
-            revisions_max: 3,
+            max_revisions: 3,
         }
     );
     let network = &config.catalog.network;
@@ -306,7 +306,7 @@ log: { level: debug, format: json }
     assert_eq!(config.catalog.size_limit, 8 << 20);
     assert_eq!(config.catalog.signatures.rules().len(), 1);
     assert_eq!(config.sandbox.calls_in_flight, 10);
-    assert_eq!(config.sandbox.memory_limit_max, 11 << 20);
+    assert_eq!(config.sandbox.max_memory_limit, 11 << 20);
     assert_eq!(config.plugin_http.response_limit, 2 << 20);
     assert_eq!(config.plugin_http.cache_size, 0);
     let credential = &config.plugin_http.credentials["scanner"];

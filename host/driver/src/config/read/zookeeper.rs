@@ -8,7 +8,7 @@ use admittance_watch::file::{self, SecretError};
 
 /// The session timeouts that the configuration may contain. The servers of an ensemble restrict them further.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
-const PASSWORD_LENGTH_MAX: usize = 4096;
+const MAX_PASSWORD_LENGTH: usize = 4096;
 
 /// The ZooKeeper ensembles that have a section in the configuration file. An invalid section counts too.
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +107,8 @@ fn parse_user(text: &str) -> Result<String, String> {
 
 pub(crate) fn read_password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let name = path.display();
-    let size_max = u64::try_from(PASSWORD_LENGTH_MAX).unwrap_or(u64::MAX);
-    let secret = file::read_secret_to_string(path, size_max).map_err(|error| match error {
+    let max_size = u64::try_from(MAX_PASSWORD_LENGTH).unwrap_or(u64::MAX);
+    let secret = file::read_secret_to_string(path, max_size).map_err(|error| match error {
         SecretError::Unreadable(error) => format!("{name} cannot be read: {error}"),
         SecretError::WorldReadable => {
             format!("the file is world-readable: chmod o-r {name}")
@@ -116,7 +116,7 @@ pub(crate) fn read_password(path: &Path, may_be_empty: bool) -> Result<String, S
     })?;
     // A line break at the end of the file is not part of the password, but spaces at the end are.
     let text = secret.trim_end_matches(['\r', '\n']);
-    if (text.is_empty() && !may_be_empty) || text.len() + 2 > PASSWORD_LENGTH_MAX || text.contains(['\r', '\n']) {
+    if (text.is_empty() && !may_be_empty) || text.len() + 2 > MAX_PASSWORD_LENGTH || text.contains(['\r', '\n']) {
         return Err(format!("{name} contains no password: write it on one line"));
     }
     Ok(text.to_owned())

@@ -149,10 +149,10 @@ fn read_endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
 }
 
 fn check_token_file(path: &Path) -> Result<PathBuf, String> {
-    const TOKEN_SIZE_MAX: u64 = 4096;
+    const MAX_TOKEN_SIZE: u64 = 4096;
     let name = path.display();
     let text =
-        file::read_secret_to_string(path, TOKEN_SIZE_MAX).map_err(|error| error.describe(path, "the token file"))?;
+        file::read_secret_to_string(path, MAX_TOKEN_SIZE).map_err(|error| error.describe(path, "the token file"))?;
     let token = text.trim();
     if token.is_empty() || HeaderValue::from_str(token).is_err() || token.contains(char::is_whitespace) {
         return Err(format!("{name}: it contains no token: write it on one line"));

@@ -8,7 +8,7 @@ use super::ReviewsConfig;
 use crate::config::{SectionContext, parse_namespace, read::HOUR};
 
 /// The maximum validity of the certificates that the replicas issue for themselves, in days.
-const DAYS_MAX: u16 = 3650;
+const MAX_DAYS: u16 = 3650;
 
 const AUDIT_INTERVALS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 
@@ -85,7 +85,7 @@ fn read_own_certificate(node: &Node<'_>) -> Option<OwnCertificate> {
     let mut fields = node.object()?;
     let default = OwnCertificate::default();
     Some(OwnCertificate {
-        days: fields.get("days", default.days, readers::integer(1..=DAYS_MAX)),
+        days: fields.get("days", default.days, readers::integer(1..=MAX_DAYS)),
         overlap: fields.get("overlap", default.overlap, readers::duration(Duration::ZERO..=HOUR)),
     })
 }

@@ -9,7 +9,7 @@ fn service() -> Service {
 }
 
 /// Returns the contents of the Secret after a renewal that takes place `days` days from now. `old_contents` is what the
-/// Secret contains before the renewal; `None` if there is no Secret yet.
+/// Secret contains before the renewal; `None` for a missing Secret.
 fn contents_after_days(
     days: i64,
     old_contents: Option<&SecretContents>,

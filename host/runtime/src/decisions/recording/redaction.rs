@@ -37,9 +37,9 @@ impl Redacted {
         }
     }
 
-    /// Shortens a patch to about `size_max` bytes. Returns the number of operations that were cut off its end.
-    pub(crate) fn shorten_patch(&mut self, size_max: usize) -> usize {
-        if self.0.to_string().len() <= size_max {
+    /// Shortens a patch to about `max_size` bytes. Returns the number of operations that were cut off its end.
+    pub(crate) fn shorten_patch(&mut self, max_size: usize) -> usize {
+        if self.0.to_string().len() <= max_size {
             return 0;
         }
         self.remove_patch_values();
@@ -49,7 +49,7 @@ impl Redacted {
         let (operation_count, mut bytes) = (operations.len(), 0);
         let fits = |operation: &&Value| {
             bytes += operation.to_string().len();
-            bytes <= size_max
+            bytes <= max_size
         };
         let kept_count = operations.iter().take_while(fits).count();
         operations.truncate(kept_count);

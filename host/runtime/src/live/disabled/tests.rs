@@ -133,7 +133,7 @@ async fn an_unknown_stage_or_an_invalid_duration_or_reason_is_refused() {
         .build()
         .await
         .unwrap();
-    let long = "a".repeat(REASON_LENGTH_MAX + 1);
+    let long = "a".repeat(MAX_REASON_LENGTH + 1);
     for (stage, duration, reason, expected) in [
         (
             "pods/image",
@@ -178,7 +178,7 @@ async fn an_unknown_stage_or_an_invalid_duration_or_reason_is_refused() {
 
 #[test]
 fn an_error_about_an_unknown_stage_lists_at_most_thirty_names() {
-    let names: Vec<_> = (0..LISTED_NAMES_MAX + 2).map(|number| number.to_string()).collect();
+    let names: Vec<_> = (0..MAX_LISTED_NAMES + 2).map(|number| number.to_string()).collect();
     let text = list_names(&names).to_string();
     assert!(
         text.starts_with("0, 1, 2, ") && text.ends_with(", 29 and 2 more"),
@@ -191,7 +191,7 @@ async fn disabling_a_stage_does_not_wait_for_changes_or_table_slots() {
     let host = host_builder().build().await.unwrap();
     let _state = host.0.state.lock().await;
     let mut tables = Vec::new();
-    while host.status().tables < crate::live::TABLES_MAX {
+    while host.status().tables < crate::live::MAX_TABLES {
         tables.push(host.wait_for_slot().await.unwrap());
     }
     host.disable(&id("pods/images"), disable_options(minutes(1), "x"))
@@ -202,7 +202,7 @@ async fn disabling_a_stage_does_not_wait_for_changes_or_table_slots() {
     assert!(!admit(&host).await.is_allowed());
     assert_eq!(
         host.status().tables,
-        crate::live::TABLES_MAX,
+        crate::live::MAX_TABLES,
         "derived tables need no slots"
     );
 }

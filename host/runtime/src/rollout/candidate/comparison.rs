@@ -10,13 +10,13 @@ use crate::{
     status::candidate::{AnswerSample, ComparedKind, DifferenceEffect, DifferenceSample},
 };
 
-pub(super) const SAMPLES_MAX: usize = 20;
+pub(super) const MAX_SAMPLES: usize = 20;
 
 /// The maximum number of kinds that are counted separately. There is a limit because clients choose the kinds.
-pub(super) const KINDS_MAX: usize = 50;
+pub(super) const MAX_KINDS: usize = 50;
 
 /// The size to which a patch in a sample is shortened, in bytes.
-const PATCH_SIZE_MAX: usize = 16 << 10;
+const MAX_PATCH_SIZE: usize = 16 << 10;
 
 /// The answer of a plugin or its candidate: its effect on the request, its warnings and its audit annotations.
 pub(super) struct ComparedAnswer {
@@ -86,7 +86,7 @@ impl ComparedAnswer {
             }
             _ => None,
         };
-        let operations_left_out = patch.as_mut().map_or(0, |patch| patch.shorten_patch(PATCH_SIZE_MAX));
+        let operations_left_out = patch.as_mut().map_or(0, |patch| patch.shorten_patch(MAX_PATCH_SIZE));
         let annotations = self.audit_annotations.iter();
         AnswerSample {
             verdict: verdict.to_owned(),
@@ -108,7 +108,7 @@ pub(super) struct Comparisons {
 
 impl Comparisons {
     pub(super) fn kind(&mut self, kind: &str) -> &mut ComparedKind {
-        let is_counted = self.kinds.contains_key(kind) || self.kinds.len() < KINDS_MAX;
+        let is_counted = self.kinds.contains_key(kind) || self.kinds.len() < MAX_KINDS;
         let kind = if is_counted { kind } else { ComparedKind::OTHER_KINDS };
         self.kinds.entry(kind.to_owned()).or_insert_with(|| ComparedKind {
             kind: kind.to_owned(),
@@ -120,12 +120,12 @@ impl Comparisons {
     pub(super) fn add(&mut self, sample: DifferenceSample) {
         *self.kind(&sample.kind).count_with_effect_mut(sample.effect) += 1;
         self.samples.push_front(sample);
-        if self.samples.len() > SAMPLES_MAX {
+        if self.samples.len() > MAX_SAMPLES {
             let subject = |sample: &DifferenceSample| (sample.kind.clone(), sample.effect);
             let subjects: Vec<_> = self.samples.iter().map(subject).collect();
             let has_newer =
                 |index: &usize| subjects.iter().position(|other| Some(other) == subjects.get(*index)) < Some(*index);
-            let oldest = (0..subjects.len()).rev().find(has_newer).unwrap_or(SAMPLES_MAX);
+            let oldest = (0..subjects.len()).rev().find(has_newer).unwrap_or(MAX_SAMPLES);
             self.samples.remove(oldest);
         }
     }

@@ -1,7 +1,7 @@
 use admittance_admission::{Denial, GroupVersionKind, Object, Operation, Patch, Verdict};
 
 use super::{
-    comparison::{KINDS_MAX, SAMPLES_MAX},
+    comparison::{MAX_KINDS, MAX_SAMPLES},
     *,
 };
 use crate::status::candidate::AnswerSample;
@@ -167,7 +167,7 @@ async fn only_the_configured_share_of_requests_is_compared_and_the_newest_sample
         FixedAnswer(|| Ok(Response::deny(Denial::forbidden("no")))),
         "50%",
     );
-    for _ in 0..2 * SAMPLES_MAX + 4 {
+    for _ in 0..2 * MAX_SAMPLES + 4 {
         shadowed
             .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await
@@ -175,8 +175,8 @@ async fn only_the_configured_share_of_requests_is_compared_and_the_newest_sample
         wait_until_settled(&shadowed).await;
     }
     let report = shadowed.trial.report(None);
-    assert_eq!(report.candidate.different, SAMPLES_MAX as u64 + 2);
-    assert_eq!(report.samples.len(), SAMPLES_MAX);
+    assert_eq!(report.candidate.different, MAX_SAMPLES as u64 + 2);
+    assert_eq!(report.samples.len(), MAX_SAMPLES);
     assert!(report.samples.is_sorted_by(|a, b| a.at >= b.at));
 }
 
@@ -195,21 +195,21 @@ fn differences_are_counted_by_kind_and_each_kind_keeps_a_sample() {
         candidate: AnswerSample::default(),
     };
     comparisons.add(sample("v1/Service", DifferenceEffect::Deny));
-    for _ in 0..2 * SAMPLES_MAX {
+    for _ in 0..2 * MAX_SAMPLES {
         comparisons.add(sample("v1/Pod", DifferenceEffect::Change));
     }
     comparisons.add(sample("v1/Pod", DifferenceEffect::Fail));
-    assert_eq!(comparisons.samples.len(), SAMPLES_MAX);
+    assert_eq!(comparisons.samples.len(), MAX_SAMPLES);
     let oldest = comparisons.samples.back().unwrap();
     assert_eq!(oldest.kind, "v1/Service");
     let pods = comparisons.kind("v1/Pod");
-    assert_eq!((pods.would_change, pods.would_fail), (2 * SAMPLES_MAX as u64, 1));
-    assert_eq!(pods.different_count(), 2 * SAMPLES_MAX as u64 + 1);
-    for number in 0..2 * KINDS_MAX {
+    assert_eq!((pods.would_change, pods.would_fail), (2 * MAX_SAMPLES as u64, 1));
+    assert_eq!(pods.different_count(), 2 * MAX_SAMPLES as u64 + 1);
+    for number in 0..2 * MAX_KINDS {
         comparisons.kind(&format!("v1/Kind{number}")).same += 1;
     }
-    assert_eq!(comparisons.kinds.len(), KINDS_MAX + 1);
-    assert_eq!(comparisons.kind(ComparedKind::OTHER_KINDS).same, KINDS_MAX as u64 + 2);
+    assert_eq!(comparisons.kinds.len(), MAX_KINDS + 1);
+    assert_eq!(comparisons.kind(ComparedKind::OTHER_KINDS).same, MAX_KINDS as u64 + 2);
 }
 
 #[tokio::test]

@@ -117,14 +117,14 @@ fn an_abandoned_call_logs_nothing_more() {
 #[test]
 fn the_number_of_logged_requests_is_limited() {
     let lines = log_lines(LogLimits { lines: 0, bytes: 0 }, ALL_LEVELS, |log| {
-        log.log_request(&"é".repeat(LINE_MAX), Err(&HttpError::Timeout));
-        for _ in 0..REQUESTS_MAX + 1 {
+        log.log_request(&"é".repeat(MAX_LINE), Err(&HttpError::Timeout));
+        for _ in 0..MAX_REQUESTS + 1 {
             log.log_request("GET https://a.example/", Ok(200));
         }
     });
     let requests = lines.iter().filter(|line| line.starts_with("INFO"));
-    assert_eq!(requests.count(), REQUESTS_MAX as usize);
-    assert_eq!(lines[0].matches('é').count(), (LINE_MAX - "...".len()) / 2);
+    assert_eq!(requests.count(), MAX_REQUESTS as usize);
+    assert_eq!(lines[0].matches('é').count(), (MAX_LINE - "...".len()) / 2);
     assert!(lines.last().unwrap().ends_with("dropped=2"), "{lines:?}");
 }
 
@@ -146,18 +146,18 @@ fn a_line_that_is_too_long_is_truncated() {
         log.write(Stream::Out, b"\nshort\n");
     });
     assert_eq!(lines.len(), 2);
-    assert_eq!(lines[0].matches('z').count(), LINE_MAX);
+    assert_eq!(lines[0].matches('z').count(), MAX_LINE);
 }
 
 #[test]
 fn the_end_of_standard_error_is_kept() {
     log_lines(LogLimits { lines: 0, bytes: 0 }, ALL_LEVELS, |log| {
-        log.write(Stream::Err, &[b'x'; 2 * TAIL_MAX]);
+        log.write(Stream::Err, &[b'x'; 2 * MAX_TAIL]);
         log.write(Stream::Out, b"not this\n");
         log.write(Stream::Err, b"\nlast words\n");
         let tail = log.stderr_tail();
         assert!(
-            tail.len() <= TAIL_MAX && tail.ends_with("x\nlast words"),
+            tail.len() <= MAX_TAIL && tail.ends_with("x\nlast words"),
             "{}",
             tail.len()
         );

@@ -85,7 +85,7 @@ fn verification_of_any_chain_stops_after_a_limited_number_of_steps() {
         ),
         (
             "large certificates",
-            json!({"cert": cross_signed_chain(now, 0, true)["cert"], "cert_chain": [{"encoding": "Der", "data": vec![0; CHAIN_SIZE_MAX + 1]}]}),
+            json!({"cert": cross_signed_chain(now, 0, true)["cert"], "cert_chain": [{"encoding": "Der", "data": vec![0; MAX_CHAIN_SIZE + 1]}]}),
             Err("of 262144 bytes"),
         ),
     ] {

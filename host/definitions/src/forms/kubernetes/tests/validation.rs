@@ -1,5 +1,5 @@
-//! Tests of mistakes in webhook configurations. The cases are those of kube-apiserver's validation, but the messages
-//! are those of this program.
+//! Tests of mistakes in webhook configurations. The cases are from kube-apiserver's validation, but this program
+//! has its own messages.
 
 use super::mistakes_after;
 
