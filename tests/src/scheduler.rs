@@ -214,14 +214,14 @@ impl SchedulerTls<'_> {
             roots.add(certificate).map_err(|error| tls_error(&error))?;
         }
         let provider = Arc::new(ring::default_provider());
-        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        let client_verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .build()
             .map_err(|error| tls_error(&error))?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|error| tls_error(&error))?;
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| tls_error(&error))?
-            .with_client_cert_verifier(clients)
+            .with_client_cert_verifier(client_verifier)
             .with_single_cert(parse_certificates(self.certificate)?, key)
             .map_err(|error| tls_error(&error))?;
         Ok(TlsAcceptor::from(Arc::new(config)))

@@ -125,7 +125,7 @@ impl Catalog {
             // The plugin is part of the program, so its module needs no signature.
             return Ok(FetchedModule::new(bytes, digest).accept_unsigned(reference));
         }
-        let rule = inner.rule(reference).await?;
+        let rule = inner.requirement(reference).await?;
         // The signature policy was applied to the resolved path of the file, without symbolic links. The file is read
         // through this same path, so that a link that changes in between cannot lead to another file.
         let source = rule.as_ref().and_then(|rule| rule.source.path());
@@ -202,7 +202,10 @@ impl CatalogInner {
     }
 
     /// Returns the policy's rule for this module; `None` if the policy is empty.
-    pub(crate) async fn rule(&self, reference: &ModuleReference) -> Result<Option<ModuleRequirement<'_>>, Error> {
+    pub(crate) async fn requirement(
+        &self,
+        reference: &ModuleReference,
+    ) -> Result<Option<ModuleRequirement<'_>>, Error> {
         if self.signatures.is_empty() {
             return Ok(None);
         }
@@ -263,7 +266,7 @@ impl CatalogInner {
         reference: &ModuleReference,
         fetched_module: FetchedModule,
     ) -> Result<Module, Error> {
-        let rule = self.rule(reference).await?;
+        let rule = self.requirement(reference).await?;
         let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
             return Ok(fetched_module.accept_unsigned(reference));
         };

@@ -107,7 +107,7 @@ impl Catalog {
         if freshness == Freshness::RecordedOnly {
             return fetch.stored_module().await;
         }
-        let rule = inner.rule(reference).await?;
+        let rule = inner.requirement(reference).await?;
         let obtained = Box::pin(async {
             let fetched_module = fetch.find_module(freshness).await?;
             inner.accept_if_signed(reference, rule, fetched_module, progress).await

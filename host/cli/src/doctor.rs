@@ -198,17 +198,17 @@ fn check_certificate(status: &CertificateState, now: SystemTime) -> Option<Docto
     const SUBJECT: &str = "certificate";
     let name = status.certificate;
     let not_after = status.not_after?;
-    let renew = "`admittance certs --renew` renews those that it made";
+    let renewal_hint = "`admittance certs --renew` renews those that it made";
     Some(match not_after.duration_since(now) {
         Err(_) => DoctorFinding::problem(
             SUBJECT,
-            format!("the certificate of {name} has expired: replace it; {renew}"),
+            format!("the certificate of {name} has expired: replace it; {renewal_hint}"),
         ),
         Ok(remaining) if remaining <= EXPIRY_WARNING_PERIOD => {
             let hours = remaining.as_secs() / 3600;
             DoctorFinding::warning(
                 SUBJECT,
-                format!("the certificate of {name} expires in {hours} hours: replace it; {renew}"),
+                format!("the certificate of {name} expires in {hours} hours: replace it; {renewal_hint}"),
             )
         }
         Ok(remaining) => {

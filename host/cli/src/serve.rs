@@ -205,8 +205,8 @@ async fn open_webhooks(config: &mut Config, connections: &Connections) -> crate:
         return Ok(None);
     };
     let checks_definitions = connections.chain_store.is_some();
-    let limit = config.limits.request_timeout;
-    let webhooks = Webhooks::open(cluster, webhooks.clone(), limit, checks_definitions).await?;
+    let request_timeout = config.limits.request_timeout;
+    let webhooks = Webhooks::open(cluster, webhooks.clone(), request_timeout, checks_definitions).await?;
     if let Some(tls) = webhooks.tls() {
         config.listen.tls = Some(tls);
     }

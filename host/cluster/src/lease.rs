@@ -289,19 +289,19 @@ impl Election {
 
     fn renewed_spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
         let now = current_time();
-        let is_taken = !self.is_holder(before);
+        let is_takeover = !self.is_holder(before);
         let before = before.cloned().unwrap_or_default();
         let had_holder = before.holder_identity.is_some();
         let transitions = before.lease_transitions.unwrap_or_default();
         LeaseSpec {
-            acquire_time: if is_taken {
+            acquire_time: if is_takeover {
                 Some(now.clone())
             } else {
                 before.acquire_time
             },
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: i32::try_from(self.times.duration.as_secs()).ok(),
-            lease_transitions: Some(transitions.saturating_add((is_taken && had_holder).into())),
+            lease_transitions: Some(transitions.saturating_add((is_takeover && had_holder).into())),
             renew_time: Some(now),
             ..before
         }

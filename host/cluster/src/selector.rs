@@ -179,11 +179,11 @@ impl<'a> SelectorReader<'a> {
         Ok(())
     }
 
-    fn read_key(&mut self, position: &str) -> Result<&'a str, String> {
+    fn read_key(&mut self, position_text: &str) -> Result<&'a str, String> {
         match self.take() {
             Some(SelectorWord::Name(key)) => check_key(key).map(|()| key),
-            Some(SelectorWord::Sign(sign)) => Err(format!("expected a label key {position}, found `{sign}`")),
-            None => Err(format!("expected a label key {position}")),
+            Some(SelectorWord::Sign(sign)) => Err(format!("expected a label key {position_text}, found `{sign}`")),
+            None => Err(format!("expected a label key {position_text}")),
         }
     }
 

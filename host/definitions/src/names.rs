@@ -35,10 +35,10 @@ pub(crate) fn check_label(text: &str) -> Result<String, String> {
 /// Checks that the text is a CEL identifier. The names of variables and of a group's members must be identifiers.
 pub(crate) fn check_identifier(text: &str) -> Result<String, String> {
     let mut characters = text.chars();
-    let first = characters
+    let starts_validly = characters
         .next()
         .is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
-    if first && characters.all(|other| other.is_ascii_alphanumeric() || other == '_') && text.len() <= 128 {
+    if starts_validly && characters.all(|other| other.is_ascii_alphanumeric() || other == '_') && text.len() <= 128 {
         return Ok(text.to_owned());
     }
     Err(format!(

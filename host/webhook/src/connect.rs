@@ -23,7 +23,7 @@ pub(crate) fn connector(tls: ClientConfig, resolve: Arc<AddressOverrides>, limit
     // next one.
     tcp.set_connect_timeout(Some(limit));
     let tcp = service_fn(move |uri: Uri| {
-        let dialled = resolve.dial(&uri);
+        let dialled = resolve.dial_uri(&uri);
         let address = match dialled.as_ref().and_then(Uri::authority) {
             Some(address) => format!("{} (at {address}, as configured)", authority_of(&uri)),
             None => authority_of(&uri).to_owned(),

@@ -48,7 +48,7 @@ impl AddressOverrides {
     }
 
     /// Returns the URI to connect to: `uri` with the address that overrides DNS; `None` if there is no override.
-    pub(crate) fn dial(&self, uri: &Uri) -> Option<Uri> {
+    pub(crate) fn dial_uri(&self, uri: &Uri) -> Option<Uri> {
         let Address(authority) = self.get(uri.host()?)?;
         let mut parts = http::uri::Parts::default();
         parts.scheme = uri.scheme().cloned();
@@ -100,7 +100,7 @@ mod tests {
             ("http://hook.ns/", Some("http://127.0.0.1:9443/")),
             ("https://hook.ns.svc/", None),
         ] {
-            let actual = table.dial(&uri.parse().unwrap()).map(|uri| uri.to_string());
+            let actual = table.dial_uri(&uri.parse().unwrap()).map(|uri| uri.to_string());
             assert_eq!(actual.as_deref(), expected, "{uri}");
         }
     }

@@ -303,16 +303,16 @@ impl ClustersScene {
 
     /// Returns a command that runs an agent which asks the API server for the addresses of all API servers.
     pub(super) fn listing_agent_command(&self, gateway: &str) -> tokio::process::Command {
-        let account = self.directory.path().join("service-account");
-        fs::create_dir_all(&account).unwrap();
-        fs::write(account.join("token"), SERVICE_ACCOUNT_TOKEN).unwrap();
-        fs::write(account.join("ca.crt"), self.authority.pem()).unwrap();
+        let account_directory = self.directory.path().join("service-account");
+        fs::create_dir_all(&account_directory).unwrap();
+        fs::write(account_directory.join("token"), SERVICE_ACCOUNT_TOKEN).unwrap();
+        fs::write(account_directory.join("ca.crt"), self.authority.pem()).unwrap();
         let mut command = Admittance::command().unwrap();
         command
             .args(["agent", "--cluster-id", "plain-dev", "--period", "1s"])
             .args(["--gateway", gateway])
             .arg("--service-account")
-            .arg(account)
+            .arg(account_directory)
             .env("REGISTER_TOKEN", &self.register_token)
             .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
             .env("KUBERNETES_SERVICE_PORT", port_of(&self.server))

@@ -104,7 +104,7 @@ impl HttpGrant {
     /// Returns the first of `grants` that allows the request. If none does, the error is a message that says which
     /// grant is missing and how to add it. The message contains two texts of the caller: `sender`, such as `a policy`,
     /// says who sends the request, and `list` names the configured list of grants.
-    pub fn find_granting<'a>(
+    pub fn find_grant<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
         request: &HttpRequest,
@@ -117,10 +117,10 @@ impl HttpGrant {
         let mut is_overridden = false;
         let mut fix = format!("add `{origin}` to {list}");
         for grant in grants.iter().filter(|grant| grant.origin == *origin) {
-            let has_path = grant.paths.is_empty() || grant.paths.iter().any(|prefix| prefix.includes(path));
-            let has_method = grant.methods.is_empty() || grant.methods.contains(method);
+            let allows_path = grant.paths.is_empty() || grant.paths.iter().any(|prefix| prefix.includes(path));
+            let allows_method = grant.methods.is_empty() || grant.methods.contains(method);
             let is_limited = !grant.paths.is_empty() || !grant.methods.is_empty();
-            match (has_path, has_method) {
+            match (allows_path, allows_method) {
                 (true, true) if is_limited && override_source.is_some() => is_overridden = true,
                 (true, true) => return Ok(grant),
                 (true, false) => {

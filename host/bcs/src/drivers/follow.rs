@@ -19,7 +19,7 @@ enum WatchedNode {
 /// Reads the nodes of the drivers, and watches them. Calls `show` with their content after the first read and after
 /// every change. Returns the error when a request to ZooKeeper fails.
 pub(super) async fn follow_session(client: &Client, path: &str, show: impl Fn(&DriverNodes)) -> ZooKeeperError {
-    let mut reading = DriverReading {
+    let mut reader = DriverReading {
         client,
         path,
         nodes: DriverNodes::default(),
@@ -28,13 +28,13 @@ pub(super) async fn follow_session(client: &Client, path: &str, show: impl Fn(&D
     let mut watches = FuturesUnordered::new();
     loop {
         while let Some(node) = due.pop() {
-            match reading.read(&node, &mut due).await {
+            match reader.read(&node, &mut due).await {
                 Ok(None) => {}
                 Ok(Some(watch)) => watches.push(async move { (node, watch.wait_until_fired().await) }),
                 Err(error) => return error,
             }
         }
-        show(&reading.nodes);
+        show(&reader.nodes);
         match watches.next().await {
             Some((WatchedNode::Existence, Ok(()))) => {
                 watches.clear();

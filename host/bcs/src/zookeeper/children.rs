@@ -94,7 +94,7 @@ pub(crate) fn sequence_number(name: &str) -> Option<i64> {
 /// Follows the children of a node: their list is kept up to date in the background until this value is dropped.
 #[derive(Debug)]
 pub struct FollowedChildren<T> {
-    list: watch::Receiver<Arc<ChildList<T>>>,
+    list_receiver: watch::Receiver<Arc<ChildList<T>>>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -108,25 +108,25 @@ impl<T: Child> FollowedChildren<T> {
         let path = path.to_owned();
         let task = tokio::spawn(async move { follow(&zookeeper, &path, &sender).await });
         Self {
-            list,
+            list_receiver: list,
             _task: AbortOnDropHandle::new(task),
         }
     }
 
     pub fn borrow(&self) -> Arc<ChildList<T>> {
-        self.list.borrow().clone()
+        self.list_receiver.borrow().clone()
     }
 
     /// Waits until the list has changed since the last call, or has become stale.
     pub async fn changed(&mut self) {
-        if self.list.changed().await.is_err() {
+        if self.list_receiver.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
     /// Returns a receiver of the list. The list is kept up to date only until `self` is dropped.
     pub fn receiver(&self) -> watch::Receiver<Arc<ChildList<T>>> {
-        self.list.clone()
+        self.list_receiver.clone()
     }
 }
 

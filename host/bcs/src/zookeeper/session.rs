@@ -205,10 +205,10 @@ impl ZooKeeper {
     }
 
     pub(crate) async fn run_while_connected<T>(&self, action: impl Future<Output = T>) -> Option<T> {
-        let mut connection = self.shared.connection.clone();
+        let mut connection_state = self.shared.connection.clone();
         tokio::select! {
             biased;
-            _ = connection.wait_for(Result::is_err) => None,
+            _ = connection_state.wait_for(Result::is_err) => None,
             result = action => Some(result),
         }
     }

@@ -112,7 +112,7 @@ async fn resources_have_the_names_that_bcs_gives_them() {
 async fn missing_metadata_is_taken_from_the_resource() {
     let setting = Setting::new();
     let store = setting.open_store().await;
-    let hooks: Value = serde_json::from_str(&document("", "", "hook")).unwrap();
+    let definition: Value = serde_json::from_str(&document("", "", "hook")).unwrap();
     // (namespace and name of the resource, metadata in the resource's spec, expected name of the definition)
     for (resource, metadata, expected) in [
         (("bkbcs", "a"), None, definition_id("bkbcs", "a")),
@@ -130,8 +130,8 @@ async fn missing_metadata_is_taken_from_the_resource() {
         ),
     ] {
         let mut spec = json!({
-            "resourcesRef": hooks["resourcesRef"],
-            "admissionWebhooks": hooks["admissionWebhooks"],
+            "resourcesRef": definition["resourcesRef"],
+            "admissionWebhooks": definition["admissionWebhooks"],
         });
         if let Some(metadata) = metadata {
             spec["metadata"] = metadata;

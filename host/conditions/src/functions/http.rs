@@ -57,11 +57,11 @@ fn look_up<'a>(
     headers: Option<&Map<'a>>,
 ) -> Outcome<'a> {
     let entries = headers.into_iter().flat_map(|headers| headers.entries());
-    let sent_headers = entries.map(|(name, value)| match (name, value) {
+    let header_results = entries.map(|(name, value)| match (name, value) {
         (Value::String(name), Value::String(value)) => Ok((name.to_string(), value.to_string())),
         _ => Err(Fault::no_overload()),
     });
-    let headers = sent_headers.collect::<Result<_, _>>()?;
+    let headers = header_results.collect::<Result<_, _>>()?;
     let body = match body {
         Some(body) => {
             let json_text = JsonWriter::new(MAX_BODY_SIZE, machine.deadline).write_json(body);
@@ -84,21 +84,21 @@ fn look_up<'a>(
 
 impl HttpLookup {
     /// Sends the request, and returns the response as Kyverno does: as an object with the field `statusCode`.
-    pub(super) async fn find(
+    pub(super) async fn send_request(
         &self,
         http: Option<&PolicyHttp>,
         recorder: Option<&ResponseRecorder>,
         deadline: Deadline,
     ) -> Result<Value<'static>, String> {
-        let failed = |why: String| format!("request failed: {why}");
-        let http = http.ok_or_else(|| failed("this host sends no requests for policies".to_owned()))?;
+        let failure_message = |why: String| format!("request failed: {why}");
+        let http = http.ok_or_else(|| failure_message("this host sends no requests for policies".to_owned()))?;
         let parsed = HttpRequest::parse(self.method, &self.url);
-        let (mut request, origin) = parsed.map_err(|error| failed(error.to_string()))?;
+        let (mut request, origin) = parsed.map_err(|error| failure_message(error.to_string()))?;
         request.headers.clone_from(&self.headers);
         request.body.clone_from(&self.body);
-        let grant = HttpGrant::find_granting(&http.grants, &origin, &request, POLICY).map_err(failed)?;
+        let grant = HttpGrant::find_grant(&http.grants, &origin, &request, POLICY).map_err(failure_message)?;
         let response = request.send(grant, &*http.sender, recorder, deadline).await;
-        let reply = response.map_err(|error| failed(error.to_string()))?;
+        let reply = response.map_err(|error| failure_message(error.to_string()))?;
         move_if_long(reply.body.len()).await;
         // The first JSON value in the body counts. What follows it is ignored, as by Go's decoder.
         let mut values = serde_json::Deserializer::from_slice(&reply.body).into_iter::<Json>();

@@ -79,7 +79,7 @@ impl Lookup {
             Self::Objects(lookup) => lookup.find(sources.cluster, deadline).await,
             Self::Http(lookup) => {
                 let recorder = sources.request.recorder.as_ref();
-                lookup.find(sources.http, recorder, deadline).await
+                lookup.send_request(sources.http, recorder, deadline).await
             }
         }
     }

@@ -221,8 +221,8 @@ fn document_text(definition: &ParsedDefinition<'_>, file: &DefinitionFile, docum
     if !definition.is_item() {
         let full_text = definition_text(definition, file, documents).unwrap_or_default();
         let text = full_text.trim_start_matches('\u{feff}').trim_end();
-        let mark = if text.starts_with("---") { "" } else { "---\n" };
-        return format!("{mark}{text}\n");
+        let separator = if text.starts_with("---") { "" } else { "---\n" };
+        return format!("{separator}{text}\n");
     }
     // An item of a list may omit `kind` and `apiVersion`, because the list implies them. The new document is not in a
     // list, so both are added.

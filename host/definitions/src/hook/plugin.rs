@@ -182,7 +182,7 @@ impl PluginDefinition {
             put(&mut object, "settings", self.settings.clone());
         }
         if self.allow != Grants::default() {
-            put(&mut object, "allow", allow::write_allow(&self.allow));
+            put(&mut object, "allow", allow::grants_json(&self.allow));
         }
         if let Some(memory) = self.memory {
             put(&mut object, "memory", memory);

@@ -52,10 +52,10 @@ async fn ask(mut stream: TcpStream, method: &str) -> String {
     read_rest(&mut stream).await
 }
 
-fn large_unfinished_request(path: &str, kind: &str, length: usize) -> String {
+fn large_unfinished_request(path: &str, content_type: &str, length: usize) -> String {
     let body_start = " ".repeat(length - 1);
     format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\nbcs-clusterid: {CLUSTER}\r\ncontent-type: {kind}\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nbcs-clusterid: {CLUSTER}\r\ncontent-type: {content_type}\r\n\
          content-length: {length}\r\n\r\n{body_start}"
     )
 }

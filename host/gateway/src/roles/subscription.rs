@@ -270,7 +270,7 @@ impl RoleSync {
             .ok()?;
         let store_outcome = match message.kind.as_str() {
             "data" => self.store_change(&message.data).await,
-            "list" => self.store_list(&message.data).await,
+            "list" => self.replace_grants_from_list(&message.data).await,
             _ => return None,
         };
         match store_outcome {
@@ -309,7 +309,7 @@ impl RoleSync {
         Ok((revision, cluster))
     }
 
-    async fn store_list(&self, data: &str) -> Result<(i64, Option<String>), MessageError> {
+    async fn replace_grants_from_list(&self, data: &str) -> Result<(i64, Option<String>), MessageError> {
         let list: Vec<PolicyChange> = serde_json::from_str(data)?;
         let grants = list
             .iter()

@@ -66,8 +66,8 @@ pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
         .iter_common_name()
         .filter_map(|name| name.as_str().ok());
     let extension = parsed.subject_alternative_name().ok().flatten();
-    let subject_names = extension.iter().flat_map(|names| &names.value.general_names);
-    let alternative = subject_names.filter_map(|name| match name {
+    let alternative_general_names = extension.iter().flat_map(|names| &names.value.general_names);
+    let alternative = alternative_general_names.filter_map(|name| match name {
         GeneralName::DNSName(name) | GeneralName::URI(name) => Some(*name),
         _ => None,
     });

@@ -66,7 +66,7 @@ impl Host {
         source.record_live(&entry);
         metrics::count_table(problem.is_none());
         metrics::record_live_table(revision, built_table.hash, problem.is_none());
-        source.assembler.work_in_background();
+        source.assembler.limit_to_background();
         let disabled = Arc::new(DisabledStages::open(history.directory()));
         let table = Table::new(&source, built_table, revision, slot);
         let adopt = |rollouts: &mut Rollouts| rollouts.adopt(table.rollouts());

@@ -146,7 +146,7 @@ impl DecisionLog {
     /// the decisions that are made from now on.
     pub fn follow(&self, filter: DecisionFilter, after: Option<u64>) -> DecisionStream {
         let position = {
-            let ring = self.0.memory.ring();
+            let ring = self.0.memory.collect_into_ring();
             match after {
                 Some(id) => ring.removed_count + ring.index_of(id.saturating_add(1)) as u64,
                 None => ring.removed_count + ring.len() as u64,
@@ -170,7 +170,7 @@ impl DecisionLog {
         let since = Moment(now.checked_sub(within).unwrap_or(SystemTime::UNIX_EPOCH)).as_micros();
         let recent = self.entries_newest_first(None).take_while(|entry| entry.id >= since);
         let is_full = {
-            let ring = self.0.memory.ring();
+            let ring = self.0.memory.collect_into_ring();
             ring.removed_count > 0 && ring.oldest_id().is_some_and(|id| id >= since)
         };
         rates::chain_rates(recent, within, now, is_full)
@@ -178,7 +178,7 @@ impl DecisionLog {
 
     /// Returns the id of the oldest decision in the log.
     pub fn oldest_id(&self) -> Option<u64> {
-        self.0.memory.ring().oldest_id()
+        self.0.memory.collect_into_ring().oldest_id()
     }
 
     fn logged_decision(&self, entry: PackedDecision) -> Option<LoggedDecision> {
@@ -202,12 +202,12 @@ impl DecisionLog {
     /// log in the meantime.
     fn entries_newest_first(&self, before: Option<u64>) -> impl Iterator<Item = PackedDecision> {
         let mut end = {
-            let ring = self.0.memory.ring();
+            let ring = self.0.memory.collect_into_ring();
             let index = before.map_or(ring.len(), |id| ring.index_of(id));
             ring.removed_count + index as u64
         };
         let chunks = std::iter::from_fn(move || {
-            let ring = self.0.memory.ring();
+            let ring = self.0.memory.collect_into_ring();
             let range = ring.last_entries_before(usize::try_from(end.checked_sub(ring.removed_count)?).ok()?);
             end = ring.removed_count + range.start as u64;
             let mut chunk = ring.entries(range);
@@ -255,7 +255,7 @@ impl Follower {
 
     fn take_entries(&mut self) -> (u64, Vec<PackedDecision>) {
         self.log.0.is_awaited.store(true, Ordering::Relaxed);
-        let ring = self.log.0.memory.ring();
+        let ring = self.log.0.memory.collect_into_ring();
         let missed_count = ring.removed_count.saturating_sub(self.position);
         let first = self.position.saturating_sub(ring.removed_count);
         let first = usize::try_from(first).unwrap_or(usize::MAX).min(ring.len());

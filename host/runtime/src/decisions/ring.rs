@@ -107,12 +107,12 @@ impl RingMemory {
             decisions.len() >= MAX_COLLECTED_COUNT || bytes.len() >= MAX_COLLECTED_SIZE
         };
         if is_full {
-            drop(self.ring());
+            drop(self.collect_into_ring());
         }
     }
 
     /// Moves the decisions that the threads have collected to the ring, and returns the locked ring.
-    pub(super) fn ring(&self) -> MutexGuard<'_, DecisionRing> {
+    pub(super) fn collect_into_ring(&self) -> MutexGuard<'_, DecisionRing> {
         let mut ring = self.ring.lock();
         let mut collections: Vec<_> = self.collections.iter().map(|collection| collection.0.lock()).collect();
         let mut decisions = Vec::new();

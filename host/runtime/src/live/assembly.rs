@@ -117,7 +117,7 @@ const WORKERS_IN_BACKGROUND: usize = 2;
 
 impl Assembler {
     /// Leaves more resources to requests from now on: one plugin is loaded at a time, and at most two compiled.
-    pub(crate) fn work_in_background(&self) {
+    pub(crate) fn limit_to_background(&self) {
         self.compilers.set_limit(WORKERS_IN_BACKGROUND);
         self.loaders.forget_permits(WORKERS - 1);
         if let Some(sandbox) = self.shared_sandbox.get() {

@@ -212,9 +212,13 @@ impl Host {
 }
 
 /// Enables stages, logs expired exceptions and moves rollouts when they are due. Returns when the host is dropped.
-pub(crate) async fn follow_ends(host: Weak<Inner>, mut ends: watch::Receiver<Option<Instant>>, limits: Arc<Notify>) {
+pub(crate) async fn follow_ends(
+    host: Weak<Inner>,
+    mut next_end: watch::Receiver<Option<Instant>>,
+    limit_notice: Arc<Notify>,
+) {
     loop {
-        let end = *ends.borrow_and_update();
+        let end = *next_end.borrow_and_update();
         let pause = async {
             match end {
                 Some(end) => sleep_until(end.min(Instant::now() + CLOCK_CHECK_INTERVAL)).await,
@@ -222,8 +226,8 @@ pub(crate) async fn follow_ends(host: Weak<Inner>, mut ends: watch::Receiver<Opt
             }
         };
         tokio::select! {
-            changed = ends.changed() => if changed.is_err() { return },
-            () = limits.notified() => {
+            changed = next_end.changed() => if changed.is_err() { return },
+            () = limit_notice.notified() => {
                 let Some(inner) = host.upgrade() else { return };
                 Host(inner).advance_rollouts().await;
             }

@@ -226,7 +226,7 @@ impl Plugins {
         }
         let (plugin, from_store) = preparation
             .plugin
-            .get_or_try_init(async || match self.find_code(module, order) {
+            .get_or_try_init(async || match self.find_plugin_with_same_code(module, order) {
                 Some(live_plugin) => Ok((live_plugin.plugin.clone(), live_plugin.status.from_store)),
                 None => load_or_compile(assembler, sandbox, module, order).await,
             })
@@ -295,7 +295,7 @@ impl Plugins {
         })
     }
 
-    fn find_code(&self, module: &Module, order: &PluginOrder) -> Option<Arc<LivePlugin>> {
+    fn find_plugin_with_same_code(&self, module: &Module, order: &PluginOrder) -> Option<Arc<LivePlugin>> {
         let digest = module.digest().to_string();
         let plugins = self.0.lock();
         let of_module = |(key, _): &(&PluginKey, _)| key.0 == digest && key.1 == order.settings;

@@ -118,9 +118,9 @@ impl TableSource {
         let (module_fingerprint, refresh_intervals, is_current) = run_blocking(move || {
             let chains = served_definitions.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
-            let modules = Fingerprint::read(plugins().flat_map(watched_files));
+            let module_fingerprint = Fingerprint::read(plugins().flat_map(watched_files));
             let intervals = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
-            (modules, intervals.collect(), served_definitions.is_current())
+            (module_fingerprint, intervals.collect(), served_definitions.is_current())
         })
         .await?;
         // A definition may refer to other files, such as a file with settings. The cache keeps definitions together

@@ -30,10 +30,10 @@ pub(crate) fn builder(scene: &ChangesScene, memory: &MemoryStore) -> HostBuilder
 
 /// Waits until `live_summary` returns `expected` for this host.
 pub(crate) async fn wait_until_live(host: &Host, expected: &str) {
-    let mut turns = tokio::time::interval(Duration::from_millis(5));
+    let mut poll_interval = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
         while live_summary(host) != expected {
-            turns.tick().await;
+            poll_interval.tick().await;
         }
     };
     let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;

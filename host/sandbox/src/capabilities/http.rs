@@ -43,8 +43,7 @@ impl http::Host for CallState {
         };
         request.headers = headers;
         request.body = body;
-        let grant =
-            HttpGrant::find_granting(&self.grants.http, &origin, &request, REFUSAL_TEXTS).map_err(denied_error)?;
+        let grant = HttpGrant::find_grant(&self.grants.http, &origin, &request, REFUSAL_TEXTS).map_err(denied_error)?;
         let Some(sender) = self.sandbox.config.http.clone() else {
             return Ok(Err(http::Error::Unavailable(NO_HTTP.to_owned())));
         };

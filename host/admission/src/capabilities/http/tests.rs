@@ -118,7 +118,7 @@ fn the_first_grant_that_allows_a_request_is_used() {
         ("POST", "/v1/x", &[("X-Original-URL", "/admin")], Err(OVERRIDE_MESSAGE)),
         ("POST", "/v1/x", &[("x_rewrite_url", "/admin")], Err(OVERRIDE_MESSAGE)),
     ] {
-        let actual = HttpGrant::find_granting(&grants, &origin, &request(method, path, headers), PLUGIN);
+        let actual = HttpGrant::find_grant(&grants, &origin, &request(method, path, headers), PLUGIN);
         match (actual, expected) {
             (Ok(grant), Ok(index)) => assert_eq!(*grant, grants[index], "{method} {path}"),
             (Err(message), Err(part)) => assert!(message.contains(part), "{message}"),
@@ -128,11 +128,11 @@ fn the_first_grant_that_allows_a_request_is_used() {
     let all = [HttpGrant::from(origin.clone())];
     let free = request("GET", "/x", &[("X-Original-URL", "/admin")]);
     assert!(
-        HttpGrant::find_granting(&all, &origin, &free, PLUGIN).is_ok(),
+        HttpGrant::find_grant(&all, &origin, &free, PLUGIN).is_ok(),
         "every path is granted"
     );
     let other = "https://b.example".parse().unwrap();
-    let message = HttpGrant::find_granting(&grants, &other, &request("GET", "/", &[]), PLUGIN).unwrap_err();
+    let message = HttpGrant::find_grant(&grants, &other, &request("GET", "/", &[]), PLUGIN).unwrap_err();
     assert!(
         message.ends_with("add `https://b.example` to `allow.http` of the stage"),
         "{message}"

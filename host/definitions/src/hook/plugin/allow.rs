@@ -66,7 +66,7 @@ fn parse_method(text: &str) -> Result<String, String> {
 }
 
 /// Writes the grants of a plugin in the format of documents. Grants of HTTP requests are left out.
-pub(super) fn write_allow(allow: &Grants) -> Json {
+pub(super) fn grants_json(allow: &Grants) -> Json {
     let mut object = Map::new();
     if !allow.cluster.is_empty() {
         let kinds = allow.cluster.iter().map(ToString::to_string);

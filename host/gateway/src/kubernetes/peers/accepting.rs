@@ -180,11 +180,11 @@ fn apply_announcement(
     routes: &Arc<Routes>,
     session: &TunnelSession,
     memory: impl FnOnce(&str) -> Arc<Budget>,
-    announced: &mut HashMap<String, OpenTunnel>,
+    open_tunnels: &mut HashMap<String, OpenTunnel>,
 ) -> Result<(), String> {
     let bytes = match announcement {
         TunnelAnnouncement::Removed(cluster) => {
-            announced.remove(&cluster);
+            open_tunnels.remove(&cluster);
             return Ok(());
         }
         TunnelAnnouncement::Added(bytes) => bytes,
@@ -193,15 +193,15 @@ fn apply_announcement(
     let (cluster, params) = text
         .and_then(|text| text.split_once('\n'))
         .ok_or("it announced a tunnel in an unknown form")?;
-    if announced.len() >= MAX_CLUSTERS && !announced.contains_key(cluster) {
+    if open_tunnels.len() >= MAX_CLUSTERS && !open_tunnels.contains_key(cluster) {
         return Err(format!("it announced more than {MAX_CLUSTERS} clusters"));
     }
     let via = ConnectVia::Gateway(session.clone(), memory(cluster));
-    let opened = parse_credentials(params).and_then(|credentials| ClusterRoute::new(cluster, credentials.into(), via));
-    match opened {
+    let route = parse_credentials(params).and_then(|credentials| ClusterRoute::new(cluster, credentials.into(), via));
+    match route {
         Ok(route) => {
             let open = routes.add_tunnel(cluster, route.into());
-            announced.extend(open.map(|open| (cluster.to_owned(), open)));
+            open_tunnels.extend(open.map(|open| (cluster.to_owned(), open)));
         }
         Err(error) => tracing::warn!(cluster, "a tunnel of another gateway cannot be used: {error}"),
     }

@@ -288,13 +288,13 @@ fn the_decision_log_is_limited_by_count_and_bytes() {
 
     let one_decision_log = new_log(1, 1 << 20, &[]);
     one_decision_log.add(&observed_decision(pod("a", "shop"), &allowed_outcome("a")));
-    let size = one_decision_log.0.memory.ring().size;
+    let size = one_decision_log.0.memory.collect_into_ring().size;
     let log_by_bytes = new_log(1000, 20 * size, &[]);
     for _ in 0..100 {
         log_by_bytes.add(&observed_decision(pod("a", "shop"), &allowed_outcome("a")));
     }
     assert_eq!(log_by_bytes.list(&filter, None, 100).decisions.len(), 20);
-    assert_eq!(log_by_bytes.0.memory.ring().size, 20 * size);
+    assert_eq!(log_by_bytes.0.memory.collect_into_ring().size, 20 * size);
 
     let object = json!({"metadata": {"name": "large"}, "data": "x".repeat(30 * size)});
     log_by_bytes.add(&observed_decision(
@@ -308,7 +308,7 @@ fn the_decision_log_is_limited_by_count_and_bytes() {
     outcome.warnings.push("x".repeat(30 * size));
     log_by_bytes.add(&observed_decision(pod("huge", "shop"), &outcome));
     assert!(log_by_bytes.get("huge", None).0.is_empty());
-    assert!(log_by_bytes.0.memory.ring().size <= 20 * size);
+    assert!(log_by_bytes.0.memory.collect_into_ring().size <= 20 * size);
 }
 
 #[test]

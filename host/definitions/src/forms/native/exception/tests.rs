@@ -152,8 +152,9 @@ fn an_exception_ends_after_its_last_day() {
         ("1969-12-30", None),
         ("soon", None),
     ] {
-        let spec = exception("a", "stages: [pods/images], users: [x]").replace("2027-01-31", &format!("\"{text}\""));
-        let definitions = DefinitionSet::of_files(vec![DefinitionFile::file("a.yaml", spec)]).definitions();
+        let document =
+            exception("a", "stages: [pods/images], users: [x]").replace("2027-01-31", &format!("\"{text}\""));
+        let definitions = DefinitionSet::of_files(vec![DefinitionFile::file("a.yaml", document)]).definitions();
         match (definitions, expected) {
             (Ok(definitions), Some(expected)) => {
                 assert_eq!(
